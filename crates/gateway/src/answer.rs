@@ -176,8 +176,10 @@ fn has_error(members: &Map<String, Value>) -> bool {
 /// Returns true for an event that reports an error. Readers ignore all events after the last one of an answer.
 fn reports_error(event: &Event) -> bool {
     let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
+    let is_typed = |name: &str| data.get(name).is_some_and(|it| it == "error");
     event.name == "error"
-        || data.get("type").is_some_and(|it| it == "error")
+        || is_typed("type")
+        || is_typed("event_type")
         || data.as_object().is_some_and(has_error)
 }
 

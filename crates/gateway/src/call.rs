@@ -3,6 +3,7 @@
 use cachalot_cache::{Call, CallKind, Key, Scope};
 use cachalot_core::{Canonical, DigestKey, SecretSet};
 use http::HeaderMap;
+use http::header::ACCEPT;
 use serde_json::{Value, json};
 
 use crate::answer_form::{AnswerForm, without_form};
@@ -78,7 +79,7 @@ impl CallIdentity {
             input.text("attempt", attempt);
         }
         input.canonical("body", &body.value);
-        input.field("headers", &headers_in_key(headers, profile, key));
+        input.field("headers", &headers_in_key(headers, form, profile, key));
         if let Some(order) = &body.order {
             input.canonical("order", order);
         }
@@ -210,11 +211,21 @@ fn query_in_key(query: Option<&str>, key: &DigestKey) -> Value {
 
 /// Returns the headers of the key. A header that is not known to be harmless may be a credential, so its value is a
 /// keyed digest.
-fn headers_in_key(headers: &HeaderMap, profile: Option<Profile>, key: &DigestKey) -> Value {
+///
+/// A request for events that accepts them has the key of the one that accepts a document: the form is in no key.
+fn headers_in_key(
+    headers: &HeaderMap,
+    form: AnswerForm,
+    profile: Option<Profile>,
+    key: &DigestKey,
+) -> Value {
     let in_key = header::in_key(headers).into_iter();
     let in_key = in_key.filter(|(name, _)| !profile.is_some_and(|it| it.leaves_out(name)));
     let in_key = in_key.map(|(name, values)| {
         let values = values.into_iter().map(|value| match value.to_str() {
+            Ok("text/event-stream") if name == ACCEPT && form.is_events() => {
+                json!("application/json")
+            }
             Ok(text) if header::is_shown(name) => json!(text),
             _ => json!({"digest": key.digest(value.as_bytes()).to_string()}),
         });
@@ -321,6 +332,19 @@ mod tests {
         keys.sort();
         keys.dedup();
         assert_eq!(keys.len(), count);
+    }
+
+    #[test]
+    fn accepting_events_belongs_to_the_form() {
+        let of = |form: AnswerForm, accepted: &'static str| {
+            let headers = HeaderMap::from_iter([(ACCEPT, accepted.parse().unwrap())]);
+            headers_in_key(&headers, form, None, &DigestKey::new([7; 32]))
+        };
+        let (events, document) = ("text/event-stream", "application/json");
+        let whole = of(AnswerForm::Whole, document);
+        assert_eq!(of(AnswerForm::Events, events), whole);
+        assert_eq!(of(AnswerForm::Events, document), whole);
+        assert_ne!(of(AnswerForm::Whole, events), whole);
     }
 
     #[test]

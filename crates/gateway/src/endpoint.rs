@@ -384,6 +384,12 @@ n gemini {"cachedContent": "cachedContents/1"}
 n gemini {"contents": [{"parts": [{"fileData": {"fileUri": "https://a.example"}}]}]}
 n gemini {"systemInstruction": {"parts": [{"fileData": {"fileUri": "https://a.example"}}]}}
 n gemini {"generationConfig": {"temperature": 0}, "generation_config": {}}
+d interactions {"model": "m", "store": false, "input": "x", "generation_config": {"temperature": 0}}
+d interactions {"model": "m", "store": false, "input": "x", "generation_config": {"seed": 1}}
+s interactions {"model": "m", "store": false, "input": "x"}
+n interactions {"model": "m", "input": "x"}
+n interactions {"model": "m", "store": false, "input": "x", "agent": "deep-research"}
+n interactions {"model": "m", "store": false, "input": "x", "stream": "yes"}
 d embeddings {"model": "m", "input": "https://a.example"}
 n embeddings {"input": [{"image": "https://a.example"}]}
 n embeddings {"unknown": 1}

@@ -24,7 +24,7 @@ const LIST_END: &str = r#","cache_control":{"type":"ephemeral"}}]"#;
 /// place for one. `body` is the value of `text`.
 pub(crate) fn with_breakpoints(text: &[u8], body: &Value) -> Option<Vec<u8>> {
     let is_marker = |name: &str, _: &Value| (name == MARKER_NAME).then_some(());
-    if find_member(body, &|_| false, &is_marker).is_some() {
+    if find_member(body, &|_, _| false, &is_marker).is_some() {
         return None;
     }
     let text = std::str::from_utf8(text).ok()?;

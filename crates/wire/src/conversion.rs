@@ -1,7 +1,7 @@
 //! Conversion of a stored answer between its two forms: a stream of server-sent events and one JSON document.
 //!
 //! A conversion keeps every member of its source, except those that the other form does not have by definition:
-//! names of events, `ping`, obfuscation, sequence numbers, intermediate counts of tokens, and the usage of a chat
+//! names and IDs of events, `ping`, obfuscation, sequence numbers, intermediate counts of tokens, and the usage of a chat
 //! stream that was not asked for. A source that cannot be converted so is not converted at all. Each stream that is
 //! made here is converted back and compared with its source before it is returned.
 

@@ -16,16 +16,17 @@ use serde_json::Value;
 use url::Url;
 
 use crate::error::Error;
-use crate::gemini::{name_results, versioned_path};
+use crate::gemini::{Gemini, name_results, versioned_path};
 use crate::members::Members;
 use crate::parameters::{ApiOwner, LEAVE_OUT, RefusedParameters, move_into};
 use crate::{
-    Extra, Format, Layout, MarkerTime, Member, Message, Parameters, Rendered, Reply, RequestRules,
-    StreamReader, Terms, ToolDefinition, Usage, Wire, address,
+    Conversion, Extra, Format, Layout, MarkerTime, Member, Message, Parameters, Rendered, Reply,
+    RequestRules, StreamReader, Terms, ToolDefinition, Usage, Wire, address,
 };
 
 mod answer;
 mod compared;
+mod conversion;
 mod partial_steps;
 mod request;
 mod stream;
@@ -167,6 +168,15 @@ impl Wire for Interactions {
 
     fn terms(&self, reply: &Reply) -> Terms {
         usage::terms(&reply.extra)
+    }
+
+    fn conversion(&self) -> Option<&'static Conversion> {
+        Some(&conversion::FORMS)
+    }
+
+    /// Errors have the form of all APIs of Gemini.
+    fn gateway_error(&self, status: u16, code: &str, message: &str) -> Value {
+        Gemini::UNKNOWN_MODEL.gateway_error(status, code, message)
     }
 
     fn needs_notes(&self) -> bool {

@@ -33,9 +33,23 @@ fn of_block(members: &Members, block: &Block) -> Option<String> {
         }
         Block::Other { verbatim, .. } => {
             let kind = verbatim.get("type").and_then(Value::as_str);
-            (!members.is_by_model(verbatim)).then(|| kind.unwrap_or("unknown").to_owned())
+            match members.is_by_model(verbatim) {
+                false => Some(kind.unwrap_or("unknown").to_owned()),
+                true => unknown_part(members, verbatim),
+            }
         }
     }
+}
+
+/// Returns the type of the first part of an item that no table declares.
+fn unknown_part(members: &Members, item: &Value) -> Option<String> {
+    let lists = members.part_lists.iter();
+    let parts = lists
+        .filter_map(|list| item.get(list)?.as_array())
+        .flatten();
+    let mut kinds = parts.map(|part| part.get("type").and_then(Value::as_str).unwrap_or_default());
+    let found = kinds.find(|kind| !members.parts.contains_key(*kind));
+    found.map(str::to_owned)
 }
 
 /// Judges the members of a text beside its words.

@@ -93,7 +93,7 @@ fn part_price(endpoint: Endpoint, body: &Object) -> Option<String> {
             }
             "mimetype" => !value.as_str().is_some_and(is_text_or_image),
             // A video, if it is at YouTube.
-            "fileuri" => !value.is_null(),
+            "fileuri" | "uri" => !value.is_null(),
             "inlinedata" | "filedata" => value
                 .as_object()
                 .is_some_and(|data| !data.keys().any(|name| normalized(name) == "mimetype")),
@@ -174,6 +174,13 @@ x gemini {"contents": [], "generationConfig": {"unknown": 1}}
 x gemini {"contents": [], "model": "models/x"}
 - gemini {"contents": [], "generationConfig": {"temperature": 0, "max_output_tokens": 5, "responseSchema": {"type": "OBJECT", "properties": {"model": {"type": "STRING"}}}}}
 - gemini {"contents": [], "labels": {"type": "batch", "model": "x"}}
+- interactions {"model": "m", "input": [{"type": "document", "data": "AA==", "mime_type": "application/pdf"}]}
+- interactions {"model": "m", "input": "x", "safety_settings": [{"type": "harassment", "threshold": "block_none"}]}
+- interactions {"model": "m", "input": "x", "generation_config": {"tool_choice": {"allowed_tools": {"mode": "any", "tools": ["f"]}}}}
+x interactions {"model": "m", "input": [{"type": "document", "uri": "https://video.example/1"}]}
+x interactions {"model": "m", "input": [{"type": "audio", "data": "AA=="}]}
+x interactions {"model": "m", "input": [{"type": "function_result", "call_id": "c", "result": [{"type": "audio", "data": "AA=="}]}]}
+x interactions {"model": "m", "input": "x", "tools": ["google_search"]}
 x messages {"model": "m", "messages": [], "tools": [{"name": "f", "input_schema": {}, "model": "claude-opus-5"}]}
 x responses {"model": "m", "input": "x", "tools": [{"type": "function", "name": "f", "parameters": {}, "model": "gpt-5-pro"}]}
 "#;
@@ -183,6 +190,8 @@ x responses {"model": "m", "input": "x", "tools": [{"type": "function", "name": 
 x chat {"model": "m", "messages": [{"role": "user", "content": [{"Type": "text", "Image_URL": {"url": "data:image/png;base64,AA=="}}]}]}
 x messages {"model": "m", "messages": [{"role": "user", "content": [{"type": "document", "source": {}}]}]}
 x gemini {"contents": [{"role": "user", "parts": [{"inline_data": {}}]}]}
+x interactions {"input": [{"type": "function_result", "call_id": "c", "result": [{"type": "image", "data": "AA=="}]}]}
+- interactions {"input": [{"type": "function_result", "call_id": "c", "result": {"image": 1}}]}
 - messages {"model": "m", "messages": [{"role": "user", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {"file": "x", "image": 1}}]}]}
 - messages {"tools": [{"name": "f", "input_schema": {"properties": {"document": {}}}, "input_examples": [{"file": "x"}]}]}
 "#;

@@ -40,7 +40,7 @@ pub(super) fn unusual(members: &Members, body: &Object) -> Option<String> {
     members.find(body, &mut |place| {
         let usual = place.facts?.usual.as_ref()?;
         let is_usual = match place.value {
-            Value::Null => true,
+            Value::Null | Value::Bool(false) => true,
             Value::String(value) => usual.contains(value),
             _ => false,
         };
@@ -187,12 +187,13 @@ mod tests {
     use crate::answer_form::form_members;
     use crate::endpoint::Cacheability;
 
-    fn endpoints() -> [Endpoint; 7] {
+    fn endpoints() -> [Endpoint; 8] {
         [
             Endpoint::chat(),
             Endpoint::responses(),
             Endpoint::messages(),
             Endpoint::gemini(),
+            Endpoint::interactions(),
             Endpoint::embeddings(),
             Endpoint::count_tokens(),
             Endpoint::input_tokens(),
@@ -208,6 +209,8 @@ mod tests {
             "responses" => json!({"model": "m", "store": false, "input": messages("input_text")}),
             "input_tokens" => json!({"model": "m", "input": messages("input_text")}),
             "gemini" => json!({"contents": [{"role": "user", "parts": [{"text": "x"}]}]}),
+            "interactions" => json!({"model": "m", "store": false, "input": [
+                {"type": "user_input", "content": [{"type": "text", "text": "x"}]}]}),
             "embeddings" => json!({"model": "m", "input": "x"}),
             _ => json!({"model": "m", "max_tokens": 1, "messages": messages("text")}),
         }
@@ -269,7 +272,7 @@ mod tests {
         };
         match endpoint.name() {
             "gemini" => add("/contents/0/parts", json!({name: value})),
-            "responses" | "input_tokens" => {
+            "responses" | "input_tokens" | "interactions" => {
                 add("/input/0/content", typed.clone());
                 add("/input", typed);
             }
@@ -377,6 +380,29 @@ sop gemini store false
 so- gemini generationConfig {"imageConfig": {"imageSize": "1K"}}
 sop gemini generation_config {"top_k": 5, "thinkingConfig": {}}
 -o- gemini generationConfig {"topk": 5}
+sop interactions generation_config {"thinking_level": "low", "max_output_tokens": 5}
+-op interactions generation_config {"max_output_tokens": 0}
+-o- interactions generation_config {"topK": 5}
+so- interactions generation_config {"speech_config": [{"voice": "v"}]}
+so- interactions response_modalities ["audio"]
+so- interactions service_tier "priority"
+-op interactions store true
+-o- interactions background true
+sop interactions background false
+--p interactions previous_interaction_id "v1_1"
+-o- interactions tools [{"type": "google_search"}]
+-o- interactions tools [{"type": "mcp_server", "url": "https://a.example"}]
+sop interactions tools [{"type": "function", "name": "f", "parameters": {"type": "object"}}]
+sop interactions input "https://a.example"
+sop interactions input [{"type": "text", "text": "x"}, {"type": "image", "data": "AA==", "mime_type": "image/png"}]
+-o- interactions input {"type": "image", "uri": "https://a.example/b.png"}
+--p interactions input [{"role": "user", "content": "x"}]
+-o- interactions input [{"type": "user_input", "content": [{"type": "image", "uri": "https://a.example/b.png"}]}]
+-o- interactions input [{"type": "function_result", "call_id": "c", "result": [{"type": "image", "uri": "https://a.example/b.png"}]}]
+-o- interactions input [{"type": "function_result", "call_id": "c", "result": [{"type": "brand_new"}]}]
+sop interactions input [{"type": "function_result", "call_id": "c", "result": {"uri": "https://a.example", "type": "brand_new"}}]
+sop interactions input [{"type": "function_result", "call_id": "c", "result": "x"}]
+sop interactions generation_config {"tool_choice": {"allowed_tools": {"mode": "any", "tools": ["f"]}}}
 "#;
 
     #[test]
@@ -475,6 +501,7 @@ sop gemini generation_config {"top_k": 5, "thinkingConfig": {}}
             (Endpoint::responses(), json!(null), &both[..1]),
             (Endpoint::messages(), json!(null), &both[..1]),
             (Endpoint::gemini(), json!(null), &both[..0]),
+            (Endpoint::interactions(), json!(null), &both[..1]),
             (Endpoint::embeddings(), json!(null), &both[..0]),
             (Endpoint::count_tokens(), json!(null), &both[..0]),
             (Endpoint::input_tokens(), json!(null), &both[..0]),

@@ -10,15 +10,17 @@ use super::Endpoint;
 const DATA: &str = "data";
 
 /// Returns a function that is true for a member with data of the client, whose names mean nothing to the provider:
-/// arguments and results of its tools, labels, a schema.
-pub(super) fn client_data(endpoint: Endpoint) -> impl Fn(&str) -> bool {
+/// arguments and results of its tools, labels, a schema. A result that is a list of parts is none.
+pub(super) fn client_data(endpoint: Endpoint) -> impl Fn(&str, &Value) -> bool {
     let shared = &SharedMembers::built_in().client_data;
-    let of_endpoint = endpoint
-        .members()
-        .map_or(&[][..], |it| it.client_data.as_slice());
-    move |name: &str| {
-        of_endpoint.iter().any(|known| known == name)
-            || shared.iter().any(|known| signs(name).eq(known.chars()))
+    let lists = endpoint.members().map_or((&[][..], &[][..]), |it| {
+        (it.client_data.as_slice(), it.part_lists.as_slice())
+    });
+    let (of_endpoint, part_lists): (&[String], &[String]) = lists;
+    move |name: &str, value: &Value| {
+        let is_in = |list: &[String]| list.iter().any(|known| known == name);
+        let is_own = is_in(of_endpoint) && !(value.is_array() && is_in(part_lists));
+        is_own || shared.iter().any(|known| signs(name).eq(known.chars()))
     }
 }
 
@@ -53,7 +55,7 @@ pub(super) fn items_of(value: &Value) -> &[Value] {
 /// are not searched.
 pub(crate) fn find_member<T>(
     value: &Value,
-    is_skipped: &impl Fn(&str) -> bool,
+    is_skipped: &impl Fn(&str, &Value) -> bool,
     find: &impl Fn(&str, &Value) -> Option<T>,
 ) -> Option<T> {
     match value {
@@ -68,10 +70,10 @@ pub(crate) fn find_member<T>(
 /// Does the same for some of the members of an object.
 pub(super) fn find_in<'a, T>(
     mut members: impl Iterator<Item = (&'a String, &'a Value)>,
-    is_skipped: &impl Fn(&str) -> bool,
+    is_skipped: &impl Fn(&str, &Value) -> bool,
     find: &impl Fn(&str, &Value) -> Option<T>,
 ) -> Option<T> {
-    members.find_map(|(name, value)| match is_skipped(name) {
+    members.find_map(|(name, value)| match is_skipped(name, value) {
         true => None,
         false => find(name, value).or_else(|| find_member(value, is_skipped, find)),
     })

@@ -25,6 +25,10 @@ impl Endpoint {
         named("gemini")
     }
 
+    pub(crate) fn interactions() -> Self {
+        named("interactions")
+    }
+
     pub(crate) fn embeddings() -> Self {
         named("embeddings")
     }

@@ -73,7 +73,7 @@ fn refers(shared: &SharedMembers, name: &str, value: &Value) -> bool {
             .is_some_and(|it| it.len() == 1 && is_set(it, "id")),
         "type" => matches!(value.as_str(), Some("item_reference" | "agent_reference")),
         // A file of the client's own is on a server of the web.
-        "fileuri" => value
+        "fileuri" | "uri" => value
             .as_str()
             .is_none_or(|uri| !uri.starts_with("https://") || uri.contains("files/")),
         name => shared.objects.contains(name) && !value.is_null(),
@@ -102,6 +102,10 @@ chat {"assistant_id": "a"}
 responses {"agent_reference": {"name": "a"}}
 responses {"input": [{"type": "function_call", "id": "fc_1"}]}
 responses {"input": [{"type": "apply_patch_call", "id": "x", "status": null}]}
+interactions {"input": [{"type": "document", "uri": "https://generativelanguage.googleapis.com/v1beta/files/abc"}]}
+interactions {"input": [{"type": "image", "uri": "files/abc"}]}
+interactions {"input": [{"type": "function_result", "call_id": "c", "result": [{"type": "document", "uri": "gs://bucket/x"}]}]}
+interactions {"tools": [{"type": "retrieval", "vertex_ai_search_config": {"engine": "e"}}]}
 gemini {"cachedcontent": "cachedContents/1"}
 gemini {"semanticRetriever": {"source": "corpora/1"}}
 gemini {"previousInteractionId": "i"}
@@ -127,6 +131,9 @@ responses {"input": [{"type": "function_call", "id": "fc_1", "call_id": "c", "na
 messages {"messages": [{"role": "user", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {"file_id": "f", "skills": 1}}]}]}
 gemini {"contents": [{"parts": [{"functionResponse": {"name": "f", "response": {"file_id": "f"}}}]}]}
 gemini {"contents": [{"parts": [{"functionCall": {"name": "f", "args": {"file_id": "f"}}}]}]}
+interactions {"input": [{"type": "image", "uri": "https://a.example/b.png"}]}
+interactions {"input": [{"type": "function_result", "call_id": "c", "result": {"file_id": "f", "uri": "gs://b/x"}}]}
+interactions {"input": [{"type": "function_call", "id": "c", "name": "f", "arguments": {"uri": "files/abc"}}]}
 "#;
 
     #[test]

@@ -6,7 +6,7 @@ use serde::ser::{Serialize, Serializer};
 use super::Endpoint;
 
 /// Names of endpoints at the places by which stored answers name them. New ones stand at the end.
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 11] = [
     "chat",
     "responses",
     "embeddings",
@@ -17,6 +17,7 @@ const NAMES: [&str; 10] = [
     "other",
     "input_tokens",
     "compact",
+    "interactions",
 ];
 /// The place of any other path. An answer of an endpoint without a place is stored, and converted to no other form.
 const OTHER: usize = 7;
@@ -53,7 +54,7 @@ mod tests {
             assert_eq!(postcard::from_bytes::<Endpoint>(&stored).unwrap(), endpoint);
         }
         assert_eq!(NAMES[OTHER], "other");
-        assert!(postcard::from_bytes::<Endpoint>(&[10]).is_err());
+        assert!(postcard::from_bytes::<Endpoint>(&[11]).is_err());
         for (_, endpoint) in wire::endpoints() {
             assert!(NAMES.contains(&endpoint.name.as_str()), "{}", endpoint.name);
         }

@@ -13,11 +13,15 @@ use super::{Endpoint, Object};
 const LIST: &str = "tools";
 /// The member with a tool that is added within a conversation.
 const ADDED: &str = "tool";
+/// The member with a choice among the offered tools.
+const CHOICE: &str = "allowed_tools";
 
 /// Returns the reason why the answer depends on the tools of a request: the provider runs one of them, or no table says
 /// that the client does.
 pub(super) fn server_tool(endpoint: Endpoint, members: &Members, body: &Object) -> Option<String> {
-    let is_skipped = client_data(endpoint);
+    let is_of_client = client_data(endpoint);
+    let is_skipped =
+        |name: &str, value: &Value| is_of_client(name, value) || is_choice(name, value);
     let judge = |tool: &Value| (!members.is_run_by_client(tool)).then(|| reason(members, tool));
     let find = |name: &str, value: &Value| {
         if name.eq_ignore_ascii_case(LIST) {
@@ -38,6 +42,12 @@ pub(super) fn server_tool(endpoint: Endpoint, members: &Members, body: &Object) 
         }
     };
     find_in(body.iter(), &is_skipped, &find)
+}
+
+/// Returns true for a choice among the tools that the request offers: their names.
+fn is_choice(name: &str, value: &Value) -> bool {
+    let names = value.get(LIST).and_then(Value::as_array);
+    name == CHOICE && names.is_some_and(|names| names.iter().all(Value::is_string))
 }
 
 /// Returns the reason for a tool of the provider, or an unknown one: with its type, or else the name of its first member.

@@ -7,11 +7,12 @@ use cachalot_simulator::{RunningSimulator, Script, Simulator, SimulatorOptions};
 use serde_json::{Value, json};
 
 /// The formats whose answers are converted.
-const FORMATS: [Format; 4] = [
+const FORMATS: [Format; 5] = [
     Format::Chat,
     Format::Responses,
     Format::Messages,
     Format::Gemini,
+    Format::Interactions,
 ];
 
 const SCRIPT: &str = r"
@@ -44,6 +45,13 @@ const QUESTIONS: [&str; 6] = [
     "Refuse",
     "Be long",
 ];
+
+/// The questions whose answers are converted: a refusal of Interactions is a failure without an answer.
+fn questions(format: Format) -> impl Iterator<Item = &'static str> {
+    let is_answered =
+        move |question: &&str| format != Format::Interactions || *question != "Refuse";
+    QUESTIONS.into_iter().filter(is_answered)
+}
 
 async fn simulator() -> RunningSimulator {
     let script = Script::parse("script.yaml", SCRIPT).unwrap();
@@ -80,6 +88,14 @@ fn request(format: Format, question: &str, is_streamed: bool) -> (String, Value)
                 "model": "claude-sonnet-4-5", "max_tokens": 4_000, "messages": [message],
                 "thinking": {"type": "enabled", "budget_tokens": 2_000},
                 "tools": [{"name": "find", "input_schema": schema}],
+            }),
+        ),
+        Format::Interactions => (
+            "/v1beta/interactions",
+            json!({
+                "model": "gemini-3-pro-preview", "store": false, "input": question,
+                "generation_config": {"temperature": 0, "thinking_summaries": "auto"},
+                "tools": [{"type": "function", "name": "find", "parameters": schema}],
             }),
         ),
         _ => (
@@ -170,7 +186,7 @@ fn read_whole(wire: &dyn Wire, whole: &Value) -> Reply {
 /// Replaces ids and times, which differ between two answers.
 fn without_ids(mut value: Value) -> Value {
     fn replace(value: &mut Value) {
-        const NAMES: [&str; 7] = [
+        const NAMES: [&str; 8] = [
             "id",
             "call_id",
             "item_id",
@@ -178,6 +194,7 @@ fn without_ids(mut value: Value) -> Value {
             "created",
             "created_at",
             "completed_at",
+            "updated",
         ];
         match value {
             Value::Object(object) => {
@@ -224,7 +241,7 @@ fn same_reply(format: Format, left: Reply, right: Reply) {
 async fn a_stream_becomes_the_whole_answer() {
     for format in FORMATS {
         let wire = for_format(format);
-        for question in QUESTIONS {
+        for question in questions(format) {
             let whole = ask(format, question, false).await;
             let events = ask(format, question, true).await;
             let converted = whole_of(wire, &events);
@@ -246,7 +263,7 @@ async fn a_stream_becomes_the_whole_answer() {
 async fn a_whole_answer_becomes_a_stream() {
     for format in FORMATS {
         let wire = for_format(format);
-        for question in QUESTIONS {
+        for question in questions(format) {
             let whole = ask(format, question, false).await;
             let whole = with_content_of_chat(format, serde_json::from_str(&whole).unwrap());
             let events = ask(format, question, true).await;
@@ -265,13 +282,15 @@ async fn a_whole_answer_becomes_a_stream() {
 }
 
 /// The kinds of events in order, each with the paths of its members, without repetitions. Details of the output, which
-/// the simulator reports at the start of a message, too, are left out.
+/// the simulator reports at the start of a message, too, and IDs of events are left out.
 fn shapes(events: &str) -> Vec<Value> {
     fn shape(value: &Value) -> Value {
         match value {
             Value::Object(object) => {
                 let members = object.iter();
-                let members = members.filter(|(name, _)| *name != "output_tokens_details");
+                let is_left_out =
+                    |name: &str| ["event_id", "output_tokens_details"].contains(&name);
+                let members = members.filter(|(name, _)| !is_left_out(name));
                 let mut members: Vec<_> = members.collect();
                 members.sort_by_key(|(name, _)| *name);
                 let members = members.into_iter();

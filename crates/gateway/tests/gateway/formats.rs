@@ -9,9 +9,16 @@ pub(crate) enum Api {
     Responses,
     Messages,
     Gemini,
+    Interactions,
 }
 
-pub(crate) const APIS: [Api; 4] = [Api::Chat, Api::Responses, Api::Messages, Api::Gemini];
+pub(crate) const APIS: [Api; 5] = [
+    Api::Chat,
+    Api::Responses,
+    Api::Messages,
+    Api::Gemini,
+    Api::Interactions,
+];
 
 impl Api {
     pub(crate) fn path(self, is_streamed: bool) -> &'static str {
@@ -21,6 +28,7 @@ impl Api {
             (Self::Messages, _) => "/v1/messages",
             (Self::Gemini, false) => "/v1beta/models/gemini-2.5-flash:generateContent",
             (Self::Gemini, true) => "/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse",
+            (Self::Interactions, _) => "/v1beta/interactions",
         }
     }
 
@@ -35,6 +43,10 @@ impl Api {
             Self::Messages => json!({
                 "model": "claude-3-5-haiku-20241022", "max_tokens": 100, "temperature": 0,
                 "messages": message,
+            }),
+            Self::Interactions => json!({
+                "model": "gemini-2.5-flash", "store": false, "input": text,
+                "generation_config": {"temperature": 0},
             }),
             Self::Gemini => {
                 return json!({
@@ -80,6 +92,12 @@ impl Api {
                 "usage": {"input_tokens": 3, "output_tokens": 2},
             }),
             Self::Gemini => gemini(text, true),
+            Self::Interactions => {
+                let mut interaction = interaction();
+                let content = json!([{"type": "text", "text": text}]);
+                interaction["steps"] = json!([{"type": "model_output", "content": content}]);
+                interaction
+            }
         }
     }
 
@@ -168,6 +186,23 @@ impl Api {
                 ]
             }
             Self::Gemini => vec![data(&gemini(one, false)), data(&gemini(two, true))],
+            Self::Interactions => {
+                let delta = |text: &str| {
+                    named(&json!({"event_type": "step.delta", "index": 0,
+                            "delta": {"type": "text", "text": text}}))
+                };
+                vec![
+                    named(&json!({"event_type": "interaction.created",
+                            "interaction": {"id": "v1_1", "status": "in_progress"}})),
+                    named(&json!({"event_type": "step.start", "index": 0,
+                            "step": {"type": "model_output"}})),
+                    delta(one),
+                    delta(two),
+                    named(&json!({"event_type": "step.stop", "index": 0})),
+                    named(&json!({"event_type": "interaction.completed",
+                            "interaction": interaction()})),
+                ]
+            }
         }
     }
 
@@ -180,7 +215,7 @@ impl Api {
             Self::Messages => json!({
                 "type": "error", "error": {"type": "overloaded_error", "message": "overloaded"},
             }),
-            Self::Gemini => json!({
+            Self::Gemini | Self::Interactions => json!({
                 "error": {"code": 503, "message": "overloaded", "status": "UNAVAILABLE"},
             }),
         }
@@ -191,6 +226,11 @@ impl Api {
         match self {
             Self::Chat | Self::Gemini => data(&self.error()),
             Self::Messages => named(&self.error()),
+            Self::Interactions => {
+                let mut error = self.error();
+                error["event_type"] = json!("error");
+                named(&error)
+            }
             Self::Responses => named(
                 &json!({"type": "error", "code": "server_error", "message": "overloaded",
                     "param": null, "sequence_number": 3}),
@@ -205,11 +245,12 @@ impl Api {
             Self::Responses => &["/output/0/content/0/text"],
             Self::Messages => &["/content/0/text"],
             Self::Gemini => &["/candidates/0/content/parts/0/text"],
+            Self::Interactions => &["/steps/0/content/0/text"],
         };
         let part = match self {
             Self::Chat => "/choices/0/delta/content",
             Self::Responses => "/delta",
-            Self::Messages => "/delta/text",
+            Self::Messages | Self::Interactions => "/delta/text",
             Self::Gemini => "/candidates/0/content/parts/0/text",
         };
         let text = |document: &Value, at: &str| {
@@ -245,6 +286,14 @@ fn gemini(text: &str, is_last: bool) -> Value {
     document
 }
 
+/// An interaction without its steps.
+fn interaction() -> Value {
+    json!({
+        "id": "v1_1", "object": "interaction", "model": "gemini-2.5-flash", "status": "completed",
+        "usage": {"total_input_tokens": 3, "total_output_tokens": 2, "total_tokens": 5},
+    })
+}
+
 /// An event without a name.
 fn data(data: &Value) -> String {
     format!("data: {data}\n\n")
@@ -254,6 +303,9 @@ fn data(data: &Value) -> String {
 fn named(data: &Value) -> String {
     format!(
         "event: {}\ndata: {data}\n\n",
-        data["type"].as_str().unwrap_or_default()
+        data.get("type")
+            .unwrap_or(&data["event_type"])
+            .as_str()
+            .unwrap_or_default()
     )
 }

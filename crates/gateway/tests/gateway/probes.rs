@@ -552,6 +552,7 @@ fn api_of(request: &Received) -> Api {
     match &request.line {
         line if line.contains("/messages") => Api::Messages,
         line if line.contains("/responses") => Api::Responses,
+        line if line.contains("/interactions") => Api::Interactions,
         line if line.contains("/v1beta") => Api::Gemini,
         _ => Api::Chat,
     }

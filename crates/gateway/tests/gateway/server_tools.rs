@@ -106,6 +106,29 @@ fn gemini_events(answer: &Value) -> Vec<(&'static str, Value)> {
     vec![("", answer.clone())]
 }
 
+fn interaction(steps: &Value) -> Value {
+    json!({"id": "v1_1", "object": "interaction", "model": "gemini-3-flash", "status": "completed",
+        "steps": steps, "usage": {"total_input_tokens": 3, "total_output_tokens": 2}})
+}
+
+fn interaction_events(answer: &Value) -> Vec<(&'static str, Value)> {
+    let mut ended = answer.clone();
+    let steps = ended.as_object_mut().unwrap().remove("steps").unwrap();
+    let created = json!({"event_type": "interaction.created", "interaction": {"id": "v1_1"}});
+    let mut events = vec![("interaction.created", created)];
+    for (index, step) in steps.as_array().unwrap().iter().enumerate() {
+        let start = json!({"event_type": "step.start", "index": index, "step": step});
+        events.push(("step.start", start));
+        events.push((
+            "step.stop",
+            json!({"event_type": "step.stop", "index": index}),
+        ));
+    }
+    let completed = json!({"event_type": "interaction.completed", "interaction": ended});
+    events.push(("interaction.completed", completed));
+    events
+}
+
 fn cases() -> Vec<Case> {
     let web = json!([{"type": "url_citation", "url": "https://a.example", "title": "t", "start_index": 0, "end_index": 5}]);
     let text = json!({"type": "text", "text": "sunny"});
@@ -158,6 +181,23 @@ fn cases() -> Vec<Case> {
                 ),
             ],
             events: gemini_events,
+        },
+        Case {
+            path: "/v1beta/interactions",
+            streamed_path: "/v1beta/interactions",
+            request: json!({"model": "gemini-3-flash", "store": false, "input": "news?"}),
+            plain: interaction(&json!([{"type": "model_output", "content": [text]}])),
+            others: vec![
+                interaction(&json!([
+                    {"type": "google_search_call", "id": "g1", "arguments": {"queries": ["x"]}},
+                    {"type": "model_output", "content": [text]},
+                ])),
+                interaction(&json!([{"type": "model_output", "content": [
+                    {"type": "text", "text": "sunny", "annotations": web}]}])),
+                interaction(&json!([{"type": "model_output", "content": [
+                    {"type": "brand_new", "result": []}, text]}])),
+            ],
+            events: interaction_events,
         },
     ]
 }

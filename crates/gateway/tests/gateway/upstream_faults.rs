@@ -168,6 +168,11 @@ async fn gemini_answers_that_are_cut_off_at_any_byte_are_not_stored() {
     cut_everywhere(Api::Gemini).await;
 }
 
+#[tokio::test]
+async fn interactions_that_are_cut_off_at_any_byte_are_not_stored() {
+    cut_everywhere(Api::Interactions).await;
+}
+
 /// The bytes of an answer with the status, the media type and the length that belong to it.
 fn plain(api_body: &str, is_streamed: bool) -> Vec<Step> {
     answer("200 OK", media(is_streamed), api_body)
@@ -204,6 +209,7 @@ async fn documents_that_are_no_answers_are_not_stored() {
                     | (Api::Responses, "status" | "output")
                     | (Api::Messages, "content" | "stop_reason")
                     | (Api::Gemini, "candidates")
+                    | (Api::Interactions, "status" | "steps")
             ) {
                 let mut without = document.clone();
                 without.as_object_mut().unwrap().remove(member);
@@ -215,7 +221,9 @@ async fn documents_that_are_no_answers_are_not_stored() {
                 "/choices/0/finish_reason",
                 ["length", "content_filter", "surprise"],
             ),
-            Api::Responses => ("/status", ["incomplete", "failed", "in_progress"]),
+            Api::Responses | Api::Interactions => {
+                ("/status", ["incomplete", "failed", "in_progress"])
+            }
             Api::Messages => ("/stop_reason", ["max_tokens", "refusal", "pause_turn"]),
             Api::Gemini => (
                 "/candidates/0/finishReason",
@@ -328,6 +336,10 @@ async fn streams_with_errors_or_without_an_end_are_not_stored() {
             Api::Messages => (
                 "\"end_turn\"",
                 vec!["\"max_tokens\"", "\"refusal\"", "\"pause_turn\""],
+            ),
+            Api::Interactions => (
+                "\"completed\"",
+                vec!["\"incomplete\"", "\"failed\"", "\"budget_exceeded\""],
             ),
             Api::Gemini => (
                 "\"STOP\"",

@@ -25,7 +25,9 @@ pub(super) fn whole(body: &[u8]) -> Result<Reply, Error> {
     let mut interaction = openai::parse(body, "the body")?;
     let steps = match interaction.shift_remove("steps") {
         Some(Value::Array(steps)) => steps,
-        None | Some(Value::Null) => Vec::new(),
+        // What has failed has none.
+        None | Some(Value::Null) if !is_completed(&interaction) => Vec::new(),
+        None | Some(Value::Null) => return Err(malformed("it has no steps")),
         Some(_) => return Err(malformed("its `steps` are no list")),
     };
     let text = std::str::from_utf8(body).unwrap_or_default();
@@ -45,6 +47,10 @@ pub(super) fn whole(body: &[u8]) -> Result<Reply, Error> {
         });
     }
     reply(interaction, read)
+}
+
+fn is_completed(interaction: &Object) -> bool {
+    text_of(interaction, "status") == Some("completed")
 }
 
 /// Returns the answer of an interaction and its steps.
@@ -75,9 +81,10 @@ pub(super) fn reply(mut interaction: Object, steps: Vec<Step>) -> Result<Reply, 
         web_searches,
         ..usage
     });
-    let is_failed = steps
-        .iter()
-        .any(|step| step.fields.get("error").is_some_and(|it| !it.is_null()));
+    let is_given =
+        |fields: &Object, name: &str| fields.get(name).is_some_and(|value| !json::is_empty(value));
+    let is_failed = is_given(&interaction, "errors")
+        || steps.iter().any(|step| is_given(&step.fields, "error"));
     let blocks = blocks(steps, id.as_deref().unwrap_or_default());
     let has_calls = blocks.iter().any(|it| matches!(it, Block::ToolUse(_)));
     let stop = match status.as_str() {

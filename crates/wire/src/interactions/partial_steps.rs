@@ -18,6 +18,8 @@ pub(super) struct PartialSteps {
     /// Places in `steps`, by the index in the events.
     places: HashMap<u64, usize>,
     calls: usize,
+    /// The type of the first delta that does not belong to its step.
+    unknown_delta: Option<String>,
 }
 
 struct PartialStep {
@@ -29,10 +31,6 @@ struct PartialStep {
 }
 
 impl PartialSteps {
-    pub(super) fn is_empty(&self) -> bool {
-        self.steps.is_empty()
-    }
-
     /// Begins a step; returns the deltas for display. A step that has begun already is not begun again.
     pub(super) fn begin(&mut self, index: u64, fields: Object) -> Result<Vec<Delta>, Error> {
         check(&fields)?;
@@ -85,6 +83,10 @@ impl PartialSteps {
             }
             return Ok(step.add_content(&kind, delta));
         }
+        if is_foreign(&step.fields, &kind) {
+            self.unknown_delta.get_or_insert(kind);
+            return Ok(Vec::new());
+        }
         Ok(step.add_member(&kind, delta))
     }
 
@@ -101,6 +103,15 @@ impl PartialSteps {
             })
         });
         Vec::from_iter(whole)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Returns the type of a delta that is not one of its step, a thought or a call of the client's function.
+    pub(super) fn unknown_delta(&self) -> Option<&str> {
+        self.unknown_delta.as_deref()
     }
 
     pub(super) fn into_steps(self) -> Vec<Step> {
@@ -184,6 +195,15 @@ fn append_text(contents: &mut Vec<Value>, text: &str) {
             _ => content["text"] = text.into(),
         },
         None => contents.push(json!({"type": "text", "text": text})),
+    }
+}
+
+/// Returns true for a delta of a type that a thought, or a call of the client's function, does not have.
+fn is_foreign(step: &Object, kind: &str) -> bool {
+    match text_of(step, "type") {
+        Some("thought") => !["thought_signature", "thought_summary"].contains(&kind),
+        Some("function_call") => !["arguments_delta", "thought_signature"].contains(&kind),
+        _ => false,
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{StreamReader, sse};
 const MAX_ANSWER_BYTES: usize = 64 << 20;
 
 /// Fields of the interaction at its beginning that do not apply to its end.
-const TRANSIENT_FIELDS: [&str; 4] = ["status", "steps", "usage", "errors"];
+pub(super) const TRANSIENT_FIELDS: [&str; 4] = ["status", "steps", "usage", "errors"];
 
 /// Reads the events of an answer.
 #[derive(Default)]
@@ -99,6 +99,9 @@ impl StreamReader for InteractionsStreamReader {
                 ));
             }
         };
+        if let Some(kind) = steps.unknown_delta() {
+            ended.insert("unknown_delta".to_owned(), kind.into());
+        }
         for (name, value) in begun {
             if !TRANSIENT_FIELDS.contains(&name.as_str()) && !ended.contains_key(&name) {
                 ended.insert(name, value);
@@ -109,13 +112,13 @@ impl StreamReader for InteractionsStreamReader {
 }
 
 impl InteractionsStreamReader {
-    /// Reads the steps of the last event, if none came before.
+    /// Reads the steps of the last event that did not come before.
     fn carried(&mut self, steps: Option<Value>) -> Result<Vec<Delta>, Error> {
-        let Some(Value::Array(steps)) = steps.filter(|_| self.steps.is_empty()) else {
+        let Some(Value::Array(steps)) = steps else {
             return Ok(Vec::new());
         };
         let mut deltas = Vec::new();
-        for (index, step) in steps.into_iter().enumerate() {
+        for (index, step) in steps.into_iter().enumerate().skip(self.steps.len()) {
             if let Value::Object(fields) = step {
                 let index = index as u64;
                 deltas.extend(self.steps.begin(index, fields)?);

@@ -2,6 +2,7 @@
 
 mod chat;
 mod gemini;
+mod interactions;
 mod messages;
 mod properties;
 mod responses;
@@ -12,11 +13,12 @@ use cachalot_wire::{Format, Reply, for_format};
 use serde_json::{Value, json};
 
 /// The formats whose answers are converted.
-const FORMATS: [Format; 4] = [
+const FORMATS: [Format; 5] = [
     Format::Chat,
     Format::Responses,
     Format::Messages,
     Format::Gemini,
+    Format::Interactions,
 ];
 
 fn to_whole(format: Format, events: &[u8]) -> Option<Bytes> {
@@ -42,7 +44,11 @@ fn named(events: &[Value]) -> String {
     let named = events.iter().map(|event| {
         format!(
             "event: {}\ndata: {event}\n\n",
-            event["type"].as_str().unwrap()
+            event
+                .get("type")
+                .unwrap_or(&event["event_type"])
+                .as_str()
+                .unwrap()
         )
     });
     named.collect()

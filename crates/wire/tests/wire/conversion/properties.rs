@@ -306,6 +306,37 @@ fn gemini_documents() -> impl Strategy<Value = Value> {
         })
 }
 
+fn interaction_documents() -> impl Strategy<Value = Value> {
+    let text = || texts().prop_map(|text| json!([{"type": "text", "text": text}]));
+    let step = prop_oneof![
+        prop_oneof![Just(json!([])), text()]
+            .prop_map(|content| json!({"type": "model_output", "content": content})),
+        (optional(text()), prop::option::of(texts())).prop_map(|(summary, signature)| present([
+            ("type", Some("thought".into())),
+            ("summary", summary.filter(Value::is_array)),
+            ("signature", signature.map(Value::from)),
+        ])),
+        (objects(), optional(values())).prop_map(|(arguments, own)| present([
+            ("type", Some("function_call".into())),
+            ("id", Some("call_1".into())),
+            ("name", Some("f".into())),
+            ("arguments", Some(arguments)),
+            ("own", own),
+        ])),
+    ];
+    let status = prop::sample::select(vec!["completed", "requires_action", "incomplete"]);
+    let steps = prop::collection::vec(step, 0..4);
+    (status, steps, objects(), optional(values())).prop_map(|(status, steps, usage, own)| {
+        present([
+            ("id", Some("v1_1".into())),
+            ("status", Some(status.into())),
+            ("steps", Some(steps.into())),
+            ("usage", Some(usage)),
+            ("own", own),
+        ])
+    })
+}
+
 /// Streams, some of them with a defect.
 fn damaged(events: String) -> impl Strategy<Value = Vec<u8>> {
     let length = events.len();
@@ -323,6 +354,7 @@ fn documents() -> impl Strategy<Value = (Format, Value)> {
         response_documents().prop_map(|document| (Format::Responses, document)),
         message_documents().prop_map(|document| (Format::Messages, document)),
         gemini_documents().prop_map(|document| (Format::Gemini, document)),
+        interaction_documents().prop_map(|document| (Format::Interactions, document)),
     ]
 }
 
@@ -354,7 +386,7 @@ proptest! {
 
     #[test]
     fn arbitrary_documents_do_not_panic(mut document in objects(), value in values(), at in 0..8_usize) {
-        let names = ["choices", "candidates", "output", "content", "usage", "delta", "message", "type"];
+        let names = ["choices", "candidates", "output", "steps", "usage", "delta", "message", "type"];
         document[names[at]] = value;
         for format in FORMATS {
             let _ = to_events(format, document.to_string().as_bytes(), &with_usage());

@@ -2,7 +2,8 @@
 
 use cachalot_wire::sse::Event;
 use cachalot_wire::{
-    Block, Delta, Error, ErrorKind, Message, Parameters, Reply, Request, StopReason, Usage,
+    Block, Delta, Error, ErrorKind, Format, Message, Parameters, Reply, Request, StopReason, Usage,
+    server_output,
 };
 use serde_json::{Value, json};
 
@@ -320,6 +321,9 @@ fn statuses_are_mapped() {
         assert_eq!(reply.stop, stop, "{status}");
         assert_eq!(reply.usage.unwrap().total_input(), 105);
     }
+    let mut with_errors = interaction("completed", text.clone());
+    with_errors["errors"] = json!([{"code": "internal", "message": "No."}]);
+    assert_eq!(whole(&with_errors).unwrap().stop, other("error"));
 }
 
 #[test]
@@ -352,6 +356,66 @@ fn answers_that_are_none_are_reported() {
         );
     }
     assert!(wire().reply(b"[1]").is_err());
+}
+
+#[test]
+fn output_of_tools_of_the_provider_is_found_wherever_a_stream_has_it() {
+    let mut ended = interaction("completed", json!([]));
+    ended["usage"]["total_tool_use_tokens"] = json!(0);
+    let text = json!({"type": "text", "text": "x"});
+    let output = |more: &[Value]| step(0, json!({"type": "model_output"}), more);
+    let searched = json!({"type": "google_search_result", "result": [{"title": "x"}]});
+    let found = |steps: Vec<Vec<Event>>, ended: &Value, carried: Value| {
+        let mut events = events(steps, ended);
+        if let Some(last) = events
+            .iter_mut()
+            .rfind(|it| it.name == "interaction.completed")
+        {
+            let mut data: Value = serde_json::from_str(&last.data).unwrap();
+            data["interaction"]["steps"] = carried;
+            last.data = data.to_string();
+        }
+        let (_, reply) = stream(wire(), &events).unwrap();
+        server_output(Format::Interactions, &reply)
+    };
+    assert_eq!(
+        found(
+            vec![output(std::slice::from_ref(&text))],
+            &ended,
+            Value::Null
+        ),
+        None
+    );
+    for steps in [
+        vec![output(&[text.clone(), searched.clone()])],
+        vec![step(
+            0,
+            json!({"type": "thought"}),
+            std::slice::from_ref(&searched),
+        )],
+        vec![step(
+            0,
+            json!({"type": "function_call", "name": "f"}),
+            std::slice::from_ref(&searched),
+        )],
+        vec![step(0, json!({"type": "google_search_result"}), &[])],
+    ] {
+        assert!(
+            found(steps.clone(), &ended, Value::Null).is_some(),
+            "{steps:?}"
+        );
+    }
+    let carried = json!([{"type": "model_output", "content": [text]}, searched]);
+    assert!(found(vec![output(std::slice::from_ref(&text))], &ended, carried).is_some());
+    ended["usage"]["total_tool_use_tokens"] = json!(5);
+    assert!(
+        found(
+            vec![output(std::slice::from_ref(&text))],
+            &ended,
+            Value::Null
+        )
+        .is_some()
+    );
 }
 
 #[test]
