@@ -163,7 +163,7 @@ impl State {
         let mut text = format!("the ledger cannot be written: {cause}; ");
         if dropped > 0 {
             let calls = match dropped {
-                1 => "1 call was dropped, its cost is".to_owned(),
+                1 => "1 call were dropped, its cost is".to_owned(),
                 more => format!("{more} calls were dropped, their costs are"),
             };
             text += &format!("the rows of {calls} kept in the totals; ");
