@@ -146,7 +146,7 @@ pub struct AnswerJudgment {
 }
 
 /// The endpoints with answers that may be stored.
-const ENDPOINTS: [&str; 7] = [
+const ENDPOINTS: [&str; 8] = [
     "chat",
     "responses",
     "messages",
@@ -154,6 +154,7 @@ const ENDPOINTS: [&str; 7] = [
     "embeddings",
     "count_tokens",
     "models",
+    "interactions",
 ];
 
 fn endpoint(api: u8) -> Endpoint {
