@@ -12,9 +12,13 @@ impl Pattern {
 
     /// True if the pattern matches the whole `name`, or the part after its last `/`.
     pub fn matches(&self, name: &str) -> bool {
-        let name = name.to_lowercase();
-        let last = name.rsplit('/').next().unwrap_or(&name);
-        matches_pattern(&self.0, &name) || matches_pattern(&self.0, last)
+        self.matches_lowercase(&name.to_lowercase())
+    }
+
+    /// Like [`Pattern::matches`], for a name in small letters.
+    pub(crate) fn matches_lowercase(&self, name: &str) -> bool {
+        let last = name.rsplit('/').next().unwrap_or(name);
+        matches_pattern(&self.0, name) || matches_pattern(&self.0, last)
     }
 
     /// The only name that it matches, if there is just one.

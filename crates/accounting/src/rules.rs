@@ -187,8 +187,10 @@ impl OpenAiRules {
 
 /// Returns the first row with a name that matches the model.
 pub(crate) fn row<'a, T>(rows: &'a [(Vec<Pattern>, T)], model: &str) -> Option<&'a T> {
+    // Once, and not for each pattern.
+    let model = model.to_lowercase();
     rows.iter()
-        .find(|(names, _)| names.iter().any(|name| name.matches(model)))
+        .find(|(names, _)| names.iter().any(|name| name.matches_lowercase(&model)))
         .map(|(_, row)| row)
 }
 
