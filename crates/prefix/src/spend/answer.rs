@@ -143,3 +143,22 @@ impl LossCause {
         !matches!(self, Self::Compaction)
     }
 }
+
+/// Returns the usage of counts whose input includes what was read from and written to the provider's cache, for a time
+/// that is not recorded.
+pub(super) fn inclusive_usage(
+    input: Option<u64>,
+    read: Option<u64>,
+    written: Option<u64>,
+    output: Option<u64>,
+) -> Usage {
+    let (read, written) = (read.unwrap_or(0), written.unwrap_or(0));
+    let uncached = input.unwrap_or(0).saturating_sub(read);
+    Usage {
+        uncached_input: uncached.saturating_sub(written),
+        cache_read: read,
+        cache_write_other: written,
+        output: output.unwrap_or(0),
+        ..Usage::default()
+    }
+}

@@ -7,7 +7,7 @@ use cachalot_model::Usage;
 use serde::Deserialize;
 
 use super::SpendReader;
-use super::answer::{Client, PaidAnswer};
+use super::answer::{Client, PaidAnswer, inclusive_usage};
 use crate::timestamp;
 
 /// The members of both documents.
@@ -46,16 +46,12 @@ struct Metrics {
 
 impl Metrics {
     fn usage(&self) -> Usage {
-        let read = self.cache_read_tokens.unwrap_or(0);
-        let written = self.cache_write_tokens.unwrap_or(0);
-        let input = self.input_tokens.unwrap_or(0);
-        Usage {
-            uncached_input: input.saturating_sub(read).saturating_sub(written),
-            cache_read: read,
-            cache_write_other: written,
-            output: self.output_tokens.unwrap_or(0),
-            ..Usage::default()
-        }
+        inclusive_usage(
+            self.input_tokens,
+            self.cache_read_tokens,
+            self.cache_write_tokens,
+            self.output_tokens,
+        )
     }
 }
 
