@@ -118,7 +118,12 @@ impl Stream {
 
     /// Appends an event whose name is the `type` in its data.
     pub(crate) fn push_typed(&mut self, data: Object) {
-        let name = data.get("type").and_then(Value::as_str).map(str::to_owned);
+        self.push_named(data, "type");
+    }
+
+    /// Appends an event that is named by a member of its data.
+    pub(crate) fn push_named(&mut self, data: Object, member: &str) {
+        let name = text(&data, member).map(str::to_owned);
         self.events.push(Event { name, data });
     }
 
@@ -141,7 +146,12 @@ impl Stream {
 impl Event {
     /// Returns the type of the event, which its name repeats.
     pub(crate) fn kind(&self) -> Option<&str> {
-        let kind = text(&self.data, "type")?;
+        self.kind_in("type")
+    }
+
+    /// Returns the type of the event in a member of its data, which its name repeats.
+    pub(crate) fn kind_in(&self, member: &str) -> Option<&str> {
+        let kind = text(&self.data, member)?;
         let named = self.name.as_deref();
         named.is_none_or(|name| name == kind).then_some(kind)
     }

@@ -27,7 +27,7 @@ mod request;
 mod stream;
 mod tail;
 
-pub(crate) use answer::{paid_searches, tier};
+pub(crate) use answer::{paid_searches, tier, usage_of};
 pub(crate) use notes::name_results;
 
 /// Sampling parameters of other APIs, which are members of `generationConfig` here.

@@ -368,15 +368,26 @@ pub(crate) fn usage(reported: &Value) -> Option<Usage> {
     let input = prompt
         .unwrap_or(0)
         .saturating_add(count("toolUsePromptTokenCount").unwrap_or(0));
-    let cached = count("cachedContentTokenCount").unwrap_or(0).min(input);
-    let thoughts = count("thoughtsTokenCount").unwrap_or(0);
-    Some(Usage {
+    let cached = count("cachedContentTokenCount");
+    Some(usage_of(input, cached, said, count("thoughtsTokenCount")))
+}
+
+/// Returns the usage of counts whose input includes the cached one, and whose output does not include thoughts.
+pub(crate) fn usage_of(
+    input: u64,
+    cached: Option<u64>,
+    said: Option<u64>,
+    thoughts: Option<u64>,
+) -> Usage {
+    let cached = cached.unwrap_or(0).min(input);
+    let thoughts = thoughts.unwrap_or(0);
+    Usage {
         uncached_input: input - cached,
         cache_read: cached,
         output: said.unwrap_or(0).saturating_add(thoughts),
         reasoning: thoughts,
         ..Usage::default()
-    })
+    }
 }
 
 fn malformed(what: impl std::fmt::Display) -> Error {

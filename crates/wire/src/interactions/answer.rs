@@ -81,8 +81,10 @@ pub(super) fn reply(mut interaction: Object, steps: Vec<Step>) -> Result<Reply, 
         web_searches,
         ..usage
     });
-    let is_given =
-        |fields: &Object, name: &str| fields.get(name).is_some_and(|value| !json::is_empty(value));
+    let is_given = |fields: &Object, name: &str| {
+        let value = fields.get(name).filter(|value| !value.is_null());
+        value.is_some_and(|value| value.as_array().is_none_or(|errors| !errors.is_empty()))
+    };
     let is_failed = is_given(&interaction, "errors")
         || steps.iter().any(|step| is_given(&step.fields, "error"));
     let blocks = blocks(steps, id.as_deref().unwrap_or_default());

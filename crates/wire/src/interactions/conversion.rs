@@ -11,7 +11,9 @@ use crate::conversion::{Conversion, Event, Object, Stream, has_only, members, ow
 use crate::conversion::{parse, text};
 
 /// Members of every event. An ID resumes a stream at the provider, which a stream that was made here has nothing of.
-const OF_EVENTS: [&str; 2] = ["event_id", "event_type"];
+const OF_EVENTS: [&str; 2] = ["event_id", KIND];
+/// The member with the type of an event.
+const KIND: &str = "event_type";
 
 /// The two forms of answers.
 pub(super) static FORMS: Conversion = Conversion {
@@ -34,7 +36,7 @@ fn document(stream: &Stream) -> Option<Object> {
     }
     let mut steps = Steps::default();
     for event in before {
-        match kind(event)? {
+        match event.kind_in(KIND)? {
             "interaction.status_update" => {
                 let status_now = text(&event.data, "status")?;
                 let is_plain = has_members(event, &["interaction_id", "status"]);
@@ -55,16 +57,9 @@ fn document(stream: &Stream) -> Option<Object> {
 
 /// Returns the interaction in an event of this type.
 fn interaction<'a>(event: &'a Event, expected: &str) -> Option<&'a Object> {
-    let is_expected = kind(event)? == expected && has_members(event, &["interaction"]);
+    let is_expected = event.kind_in(KIND)? == expected && has_members(event, &["interaction"]);
     let interaction = event.data.get("interaction")?.as_object()?;
     is_expected.then_some(interaction)
-}
-
-/// Returns the type of an event, which its name repeats.
-fn kind(event: &Event) -> Option<&str> {
-    let kind = text(&event.data, "event_type")?;
-    let named = event.name.as_deref();
-    named.is_none_or(|name| name == kind).then_some(kind)
 }
 
 /// Returns true if an event has no members but these and those of every event.
@@ -215,11 +210,8 @@ fn stream(whole: &Object, _includes_usage: bool) -> Option<Stream> {
 /// Appends an event with its type.
 fn push<const N: usize>(stream: &mut Stream, kind: &str, own: [(&str, Value); N]) {
     let mut data = members(own);
-    data.insert("event_type".to_owned(), kind.into());
-    stream.events.push(Event {
-        name: Some(kind.to_owned()),
-        data,
-    });
+    data.insert(KIND.to_owned(), kind.into());
+    stream.push_named(data, KIND);
 }
 
 /// Appends the events of a step.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::gemini::{paid_searches, tier};
+use crate::gemini::{paid_searches, tier, usage_of};
 use crate::openai::Object;
 use crate::terms::{has_count, text};
 use crate::{Extra, Terms, Usage};
@@ -28,15 +28,8 @@ pub(super) fn usage(reported: &Value) -> Option<Usage> {
     prompt.or(said)?;
     let read_of_tools = count("total_tool_use_tokens").unwrap_or(0);
     let input = prompt.unwrap_or(0).saturating_add(read_of_tools);
-    let cached = count("total_cached_tokens").unwrap_or(0).min(input);
-    let thoughts = count("total_thought_tokens").unwrap_or(0);
-    Some(Usage {
-        uncached_input: input - cached,
-        cache_read: cached,
-        output: said.unwrap_or(0).saturating_add(thoughts),
-        reasoning: thoughts,
-        ..Usage::default()
-    })
+    let cached = count("total_cached_tokens");
+    Some(usage_of(input, cached, said, count("total_thought_tokens")))
 }
 
 /// Returns the number of paid searches of the web: as reported, or that of the queries in the calls of `steps`.
