@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::judging::{inputs, unknown_role};
 use super::members::{client_data, find_in, find_member, items_of, urls};
 use super::{Endpoint, is_set};
+use crate::credentials::owner_of;
 
 impl Endpoint {
     /// Returns the name of a member that refers to an object at the provider.
@@ -64,6 +65,15 @@ fn is_file(value: &Value) -> bool {
         .is_some_and(|text| text.starts_with("fileid://"))
 }
 
+/// Returns true for the URL of a file of the client's own: on a server of the web that is none of a provider.
+fn is_of_client(url: &str) -> bool {
+    let host = url.parse::<http::Uri>().ok();
+    let host = host.as_ref().and_then(http::Uri::host);
+    url.starts_with("https://")
+        && !url.contains("files/")
+        && host.is_some_and(|host| owner_of(host).is_none())
+}
+
 /// Returns true for a member that refers to an object.
 fn refers(shared: &SharedMembers, name: &str, value: &Value) -> bool {
     match normalized(name).as_str() {
@@ -72,10 +82,7 @@ fn refers(shared: &SharedMembers, name: &str, value: &Value) -> bool {
             .as_object()
             .is_some_and(|it| it.len() == 1 && is_set(it, "id")),
         "type" => matches!(value.as_str(), Some("item_reference" | "agent_reference")),
-        // A file of the client's own is on a server of the web.
-        "fileuri" | "uri" => value
-            .as_str()
-            .is_none_or(|uri| !uri.starts_with("https://") || uri.contains("files/")),
+        "fileuri" | "uri" => !value.as_str().is_some_and(is_of_client),
         name => shared.objects.contains(name) && !value.is_null(),
     }
 }
@@ -104,6 +111,9 @@ responses {"input": [{"type": "function_call", "id": "fc_1"}]}
 responses {"input": [{"type": "apply_patch_call", "id": "x", "status": null}]}
 interactions {"input": [{"type": "document", "uri": "https://generativelanguage.googleapis.com/v1beta/files/abc"}]}
 interactions {"input": [{"type": "image", "uri": "files/abc"}]}
+interactions {"input": [{"type": "image", "uri": "https://generativelanguage.googleapis.com/v1beta/f%69les/abc"}]}
+interactions {"input": [{"type": "image", "uri": "https://a@generativelanguage.googleapis.com./v1beta/f%69les/abc"}]}
+interactions {"input": [{"type": "image", "uri": "HTTPS://generativelanguage.googleapis.com/v1beta/f%69les/abc"}]}
 interactions {"input": [{"type": "function_result", "call_id": "c", "result": [{"type": "document", "uri": "gs://bucket/x"}]}]}
 interactions {"tools": [{"type": "retrieval", "vertex_ai_search_config": {"engine": "e"}}]}
 gemini {"cachedcontent": "cachedContents/1"}

@@ -6,7 +6,7 @@
 use cachalot_model::wire::Members;
 use serde_json::Value;
 
-use super::members::{client_data, find_in};
+use super::members::{client_data, find_in, items_of};
 use super::{Endpoint, Object};
 
 /// The member with a list of tools, in all formats and at any depth.
@@ -44,10 +44,13 @@ pub(super) fn server_tool(endpoint: Endpoint, members: &Members, body: &Object) 
     find_in(body.iter(), &is_skipped, &find)
 }
 
-/// Returns true for a choice among the tools that the request offers: their names.
+/// Returns true for a choice among the tools that the request offers: texts only, such as their names.
 fn is_choice(name: &str, value: &Value) -> bool {
-    let names = value.get(LIST).and_then(Value::as_array);
-    name == CHOICE && names.is_some_and(|names| names.iter().all(Value::is_string))
+    let members = value.as_object().filter(|_| name == CHOICE);
+    members.is_some_and(|members| {
+        let mut texts = members.values().flat_map(items_of);
+        texts.all(Value::is_string)
+    })
 }
 
 /// Returns the reason for a tool of the provider, or an unknown one: with its type, or else the name of its first member.
