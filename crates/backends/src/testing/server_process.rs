@@ -82,19 +82,31 @@ pub(super) fn free_port() -> u16 {
     }
 }
 
-/// Runs the script; ends the server with the signal that the pipe names, or with this process.
+/// Runs the script; ends the server with the signal that the pipe names, or with this process. A server that has not
+/// ended 10 s after this process is killed. The shell has no output of its own: a reader of the tests' output would wait
+/// for it.
 fn watch(script: &str, directory: &Path, port: u16, arguments: &[String]) -> Child {
     let watch = r#"
         cd "$1" && script=$2 && shift 2
         sh -c "$script" sh "$@" >>log 2>&1 &
-        read -r signal || { kill -CONT $!; kill -INT $!; wait; rm -rf "$PWD"; exit; }
-        kill -"$signal" $!; wait"#;
+        server=$!
+        if read -r signal; then
+            kill -"$signal" $server; wait; exit
+        fi
+        kill -CONT $server; kill -INT $server
+        for _ in $(seq 100); do
+            kill -0 $server || break
+            sleep 0.1
+        done
+        kill -KILL $server; wait; rm -rf "$PWD""#;
     Command::new("sh")
         .args(["-c", watch, "sh"])
         .arg(directory)
         .args([script, &port.to_string()])
         .args(arguments)
         .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
         .spawn()
         .unwrap()
 }
