@@ -1,0 +1,16 @@
+//! The sandbox of the commands of an agent.
+
+use std::path::PathBuf;
+
+use crate::Policy;
+
+/// The sandbox of the commands of an agent: what holds for all of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandSandbox {
+    /// An executable whose `main` calls [`crate::run_if_helper`].
+    pub helper: PathBuf,
+    /// The policy, without the files of the workspace: those are looked up for each command.
+    pub policy: Policy,
+    /// The directory for temporary files, which is one of [`Policy::write`].
+    pub temporary: PathBuf,
+}

@@ -1,0 +1,31 @@
+//! The process that makes a sandbox and runs a program in it.
+
+use std::ffi::OsString;
+
+use crate::policy::HELPER;
+
+/// Runs the helper of a sandbox, and does not return, if the arguments of this process are those of one: see
+/// [`crate::Policy::command`]. Has to be called by `main` before anything else, while there are no other threads.
+pub fn run_if_helper() {
+    let mut arguments = std::env::args_os().skip(1);
+    let Some(first) = arguments.next() else {
+        return;
+    };
+    if first == *HELPER {
+        run(arguments);
+    }
+    #[cfg(unix)]
+    if first == *crate::attempts::ATTEMPTS {
+        crate::attempts::run(arguments);
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn run(arguments: impl Iterator<Item = OsString>) -> ! {
+    crate::linux::run(arguments)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn run(_arguments: impl Iterator<Item = OsString>) -> ! {
+    std::process::exit(126)
+}

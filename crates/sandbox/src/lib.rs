@@ -1,0 +1,23 @@
+//! Limits on what a child process may read, write and reach, enforced by the operating system.
+//!
+//! A [`Policy`] starts a program through a helper, which is the same executable: its `main` calls
+//! [`run_if_helper`] first. The helper makes the namespaces and mounts of the sandbox and runs the program in them.
+//! [`Mechanism::available`] says what this machine can enforce.
+
+#[cfg(unix)]
+mod attempts;
+mod command_sandbox;
+mod credentials;
+mod helper;
+#[cfg(target_os = "linux")]
+mod linux;
+mod mechanism;
+mod policy;
+
+#[cfg(unix)]
+pub use attempts::{Attempt, attempt_all};
+pub use command_sandbox::CommandSandbox;
+pub use credentials::credentials;
+pub use helper::run_if_helper;
+pub use mechanism::Mechanism;
+pub use policy::{Absent, Network, Policy, ReadOnly};

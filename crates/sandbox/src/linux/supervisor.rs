@@ -1,0 +1,75 @@
+//! The process that the caller has started. It stays outside of the namespaces, and ends as the program does.
+
+use std::ffi::OsString;
+use std::io::{PipeReader, Read as _};
+
+use rustix::process::{Pid, WaitOptions, getgid, getuid, waitpid};
+use rustix::thread::UnshareFlags;
+
+use super::error::{Error, Step as _};
+use super::placeholders::Placeholders;
+use super::report::{Ended, Report};
+use super::system::{self, Fork};
+use super::{CANNOT_RUN, init};
+use crate::{Network, Policy};
+
+/// Runs the program of the helper's arguments, and returns how it ended.
+///
+/// # Errors
+/// If the sandbox cannot be made.
+pub(super) fn run(arguments: impl Iterator<Item = OsString>) -> Result<Ended, Error> {
+    system::close_others();
+    let (policy, program) = Policy::parse(arguments).map_err(Error::Arguments)?;
+    let placeholders = Placeholders::make(&policy)?;
+    let (reports, to_supervisor) = std::io::pipe().step("a pipe")?;
+    let mut namespaces = UnshareFlags::NEWUSER
+        | UnshareFlags::NEWNS
+        | UnshareFlags::NEWPID
+        | UnshareFlags::NEWIPC
+        | UnshareFlags::NEWUTS;
+    if policy.network == Network::None {
+        namespaces |= UnshareFlags::NEWNET;
+    }
+    let user = (getuid().as_raw(), getgid().as_raw());
+    match system::fork(namespaces).step("namespaces")? {
+        Fork::Child => {
+            drop(reports);
+            if let Err(error) = init::run(&policy, user, &program, &placeholders, &to_supervisor) {
+                system::report(&error);
+                std::process::exit(CANNOT_RUN)
+            }
+            std::process::exit(0)
+        }
+        Fork::Parent(init) => {
+            drop(to_supervisor);
+            supervise(init, reports, placeholders)
+        }
+    }
+}
+
+/// Waits for the program, and removes the placeholders when nothing is left in the sandbox.
+fn supervise(
+    init: Pid,
+    mut reports: PipeReader,
+    placeholders: Placeholders,
+) -> Result<Ended, Error> {
+    let report = Report::receive(&reports);
+    if let Some(Report::EndedAndLeft(ended)) = report {
+        // The caller waits for this process, so another one removes them.
+        if matches!(system::fork(UnshareFlags::empty()), Ok(Fork::Child)) {
+            system::close_standard_streams().step("the outputs")?;
+            // To the end of init, which has the other end of the pipe.
+            let _ = reports.read(&mut [0]);
+            placeholders.remove_if_last();
+            std::process::exit(0)
+        }
+        return Ok(ended);
+    }
+    let of_init = waitpid(Some(init), WaitOptions::empty()).step("the end of a process")?;
+    placeholders.remove_if_last();
+    match report {
+        Some(Report::Ended(ended) | Report::EndedAndLeft(ended)) => Ok(ended),
+        Some(Report::MountRemoved) => Err(Error::MountRemoved),
+        None => Ok(of_init.map_or(Ended::Exited(CANNOT_RUN), |(_, status)| status.into())),
+    }
+}
