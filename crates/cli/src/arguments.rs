@@ -213,6 +213,8 @@ pub(crate) struct Chat {
     #[arg(long)]
     pub(crate) yes: bool,
     #[command(flatten)]
+    pub(crate) sandbox: SandboxFlags,
+    #[command(flatten)]
     pub(crate) hook: HookFlags,
     /// Neither read nor write the cache.
     #[arg(long, group = "chat_mode")]
@@ -274,6 +276,21 @@ pub(crate) enum InitKind {
     Agent,
     /// A workflow, for `cachalot run`.
     Workflow,
+}
+
+/// The sandbox of commands that tools run.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct SandboxFlags {
+    /// Run commands of tools in a sandbox: they write in the workspace only, not to protected files, read no credentials
+    /// and no denied files, and have no network. Linux only.
+    #[arg(long)]
+    pub(crate) sandbox: bool,
+    /// Let them also write in this file or directory, such as a cache of packages. May be repeated.
+    #[arg(long, value_name = "PATH", requires = "sandbox")]
+    pub(crate) sandbox_write: Vec<PathBuf>,
+    /// Let them also use the network of the machine.
+    #[arg(long, requires = "sandbox")]
+    pub(crate) sandbox_network: bool,
 }
 
 /// Hooks from the command line, in addition to those of files.

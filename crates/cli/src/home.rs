@@ -181,14 +181,14 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
     name(one).is_some_and(|one| name(other) == Some(one))
 }
 
-fn companion_path(database: &Path, suffix: &str) -> PathBuf {
+pub(crate) fn companion_path(database: &Path, suffix: &str) -> PathBuf {
     let mut name = database.file_name().unwrap_or_default().to_owned();
     name.push(suffix);
     database.with_file_name(name)
 }
 
 /// Returns `$XDG_DATA_HOME/cachalot/cachalot.db`, or the equivalent path of the platform.
-fn default_database(environment: &BTreeMap<String, String>) -> Result<PathBuf> {
+pub(crate) fn default_database(environment: &BTreeMap<String, String>) -> Result<PathBuf> {
     let directory = |name: &str| {
         environment
             .get(name)

@@ -25,6 +25,7 @@ mod random;
 mod read_only_agents;
 mod regular_file;
 mod render;
+mod sandbox;
 mod store_content;
 mod team;
 mod terminal;
@@ -53,6 +54,7 @@ use render::style::Style;
 use wiring::{ProcessEnvironment, Warn};
 
 fn main() -> ExitCode {
+    cachalot_sandbox::run_if_helper();
     let arguments = Arguments::try_parse().unwrap_or_else(|mut error| {
         arguments::suggest(&mut error);
         error.exit()

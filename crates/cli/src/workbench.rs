@@ -31,11 +31,12 @@ use cachalot_tools::{LiveOutput, ToolContext, Workspace};
 use cachalot_workflow::action::runtime::{AgentHost, ToolServices};
 use parking_lot::Mutex;
 
-use crate::arguments::HookFlags;
+use crate::arguments::{HookFlags, SandboxFlags};
 use crate::command_error::{CommandError, Result};
 use crate::home::Home;
 use crate::hooks::{self, ResponseStores};
 use crate::models::models;
+use crate::sandbox::ChatSandbox;
 use crate::wiring::{ProcessEnvironment, Warn, run_id};
 
 /// Parts from which a workbench is created.
@@ -48,6 +49,8 @@ pub(crate) struct WorkbenchParts {
     pub(crate) mode: CacheMode,
     /// Hooks that the command line names.
     pub(crate) hooks: HookFlags,
+    /// The sandbox of commands that tools run.
+    pub(crate) sandbox: SandboxFlags,
     pub(crate) warn: Warn,
     /// Receives messages that are not warnings: the figures of a session that ends.
     pub(crate) tell: Warn,
@@ -64,6 +67,8 @@ struct WorkbenchInner {
     context: ToolContext,
     sessions: Sessions,
     protected: Vec<PathBuf>,
+    /// The sandbox of commands, with their temporary files.
+    _sandbox: Option<ChatSandbox>,
     /// The user's data directory, which contains skills.
     data: Option<PathBuf>,
     write_notifier: WriteNotifier,
@@ -131,6 +136,10 @@ impl Workbench {
         // Without a store, sessions end with the process.
         let store = parts.store.clone();
         let shelf = store.unwrap_or_else(|| Arc::new(InProcessStore::new(Arc::clone(&clock))));
+        let sandbox = match parts.sandbox.sandbox {
+            true => Some(ChatSandbox::new(&parts, home, place.root(), &protected)?),
+            false => None,
+        };
         let context = ToolContext {
             workspace: Arc::new(place),
             session: String::new(),
@@ -142,6 +151,9 @@ impl Workbench {
             user: None,
             gate: None,
             rules: Arc::default(),
+            sandbox: sandbox
+                .as_ref()
+                .map(|sandbox| Arc::clone(&sandbox.commands)),
             witness: cachalot_cache::Witness::default(),
             output: LiveOutput::default(),
         };
@@ -153,6 +165,7 @@ impl Workbench {
             parts,
             context,
             protected,
+            _sandbox: sandbox,
             write_notifier,
             servers: McpServerPool::new(),
             session_states: SessionStates::default(),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use cachalot_cache::Witness;
 use cachalot_core::{Clock, SecretSet};
 use cachalot_model::Block;
+use cachalot_sandbox::CommandSandbox;
 use cachalot_storage::HttpClient;
 use cachalot_store::Store;
 
@@ -45,6 +46,8 @@ pub struct ToolContext {
     /// The permission rules. Calls are checked against them before they run; searches use them to find the
     /// files below their directory that they must not read.
     pub rules: Arc<Permissions>,
+    /// The sandbox of the programs that tools start; `None`: they have all rights of the user.
+    pub sandbox: Option<Arc<CommandSandbox>>,
     /// The list in which the call records what it reads, before it reads it. Not shared with other calls.
     pub witness: Witness,
     /// The place at which the call publishes its output while it runs. Not shared with other calls.

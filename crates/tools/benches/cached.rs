@@ -206,6 +206,7 @@ fn batch(root: &Path) -> BatchContext {
             user: None,
             gate: None,
             rules: Arc::default(),
+            sandbox: None,
             witness: Witness::default(),
             output: cachalot_tools::LiveOutput::default(),
         },

@@ -28,6 +28,7 @@ fn batch(directory: &Path) -> BatchContext {
             secret_set: Arc::new(SecretSet::empty()),
             gate: None,
             rules: Arc::default(),
+            sandbox: None,
             witness: Witness::default(),
             output: LiveOutput::default(),
             user: None,

@@ -293,6 +293,7 @@ impl Fixture {
                 user: None,
                 gate: None,
                 rules: Arc::default(),
+                sandbox: None,
                 witness: Witness::default(),
                 output: cachalot_tools::LiveOutput::default(),
             },

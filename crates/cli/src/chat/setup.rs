@@ -102,6 +102,7 @@ impl ChatSetup<'_> {
             secret_set,
             mode: self.mode(),
             hooks: self.arguments.hook.clone(),
+            sandbox: self.arguments.sandbox.clone(),
             warn,
             tell: Arc::new(move |message| tell.note(message)),
             reporter: Arc::clone(show) as _,

@@ -22,6 +22,7 @@ use crate::home::Home;
 use crate::render;
 use crate::render::table::{Column, headline, table};
 use crate::render::visible::on_one_line;
+use crate::sandbox;
 use crate::wiring::{EngineOptions, ProcessEnvironment, Warn, run_id};
 
 /// Maximum time of a call.
@@ -163,6 +164,7 @@ pub(crate) async fn doctor(
         (report.checks, usable_key) = checks(process_environment, &home, must_adopt, warn).await?;
     }
     report.add(Finding::good("ledger", home.ledger.display().to_string()));
+    report.add(sandbox::finding());
     if arguments.json {
         render::json(&report)?;
     } else {

@@ -17,7 +17,7 @@ use cachalot_workflow::session::SessionMemory;
 use serde_json::{Map, Value, json};
 
 use super::validate::{LoadedWorkflow, load};
-use crate::arguments::{HookFlags, Run};
+use crate::arguments::{HookFlags, Run, SandboxFlags};
 use crate::backend::Backend;
 use crate::command_error::{CommandError, Result, Sources};
 use crate::interrupts::Interrupts;
@@ -297,6 +297,7 @@ async fn wire(
         secret_set: Arc::clone(&secret_set),
         mode: mode(arguments),
         hooks: HookFlags::default(),
+        sandbox: SandboxFlags::default(),
         warn: Arc::clone(&warn),
         // The run's own report shows the savings.
         tell: Arc::new(|_| {}),

@@ -17,6 +17,7 @@ const fn crate_rule(folder: &'static str, may_use: &'static [&'static str]) -> C
 /// All crates, including planned ones.
 pub(super) const TABLE: &[CrateRule] = &[
     crate_rule("core", &[]),
+    crate_rule("sandbox", &[]),
     crate_rule("process", &["core"]),
     crate_rule("storage", &["core"]),
     crate_rule("accounting", &["core"]),
@@ -28,11 +29,15 @@ pub(super) const TABLE: &[CrateRule] = &[
     crate_rule("simulator", &["core", "accounting"]),
     crate_rule("prompt", &["core", "store", "model"]),
     crate_rule("prefix", &["core", "model", "accounting", "prompt"]),
-    crate_rule("operation", &["core", "storage", "store", "cache", "model"]),
+    crate_rule(
+        "operation",
+        &["core", "sandbox", "storage", "store", "cache", "model"],
+    ),
     crate_rule(
         "tools",
         &[
             "core",
+            "sandbox",
             "process",
             "storage",
             "store",
@@ -84,6 +89,7 @@ pub(super) const TABLE: &[CrateRule] = &[
         "cli",
         &[
             "core",
+            "sandbox",
             "process",
             "storage",
             "accounting",

@@ -51,6 +51,7 @@ mod reference_states;
 mod response_cache;
 mod review;
 mod run;
+mod sandbox;
 mod secrets;
 mod serve;
 mod server_faults;

@@ -227,10 +227,16 @@ impl Rule {
         }
     }
 
+    /// The patterns of its arguments for paths.
+    pub(super) fn path_patterns(&self) -> impl Iterator<Item = &Pattern> {
+        let arguments = self.arguments.iter();
+        let paths =
+            arguments.filter(|(name, _)| ArgumentSubject::named(name) == ArgumentSubject::Paths);
+        paths.map(|(_, pattern)| pattern)
+    }
+
     /// True if it has an argument for paths.
     pub(super) fn has_path_argument(&self) -> bool {
-        self.arguments
-            .iter()
-            .any(|(name, _)| ArgumentSubject::named(name) == ArgumentSubject::Paths)
+        self.path_patterns().next().is_some()
     }
 }

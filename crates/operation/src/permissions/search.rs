@@ -59,6 +59,17 @@ impl Permissions {
         }
     }
 
+    /// Returns the files that no program which this tool starts may read: those of deny rules with a path, whatever else
+    /// they say.
+    #[must_use]
+    pub fn denied_files(&self, tool: &str) -> SearchFilter {
+        let rules = self.deny.iter().filter(|rule| rule.applies_to(tool));
+        let patterns = rules.map(|rule| rule.path_patterns().cloned().collect::<Vec<_>>());
+        SearchFilter {
+            rules: patterns.filter(|patterns| !patterns.is_empty()).collect(),
+        }
+    }
+
     /// The rules that may hide files from searches of a tool. They affect the result of a search and are
     /// therefore part of its cache key.
     #[must_use]

@@ -2,6 +2,7 @@
 
 mod capture;
 mod environment;
+mod sandboxed;
 mod shared_capture;
 
 use std::collections::BTreeMap;
@@ -14,9 +15,7 @@ use async_trait::async_trait;
 use cachalot_core::spec::{Custom, Parameter, ParameterKind as Kind, key, required, tool_schema};
 use cachalot_core::{Effects, Secret};
 use cachalot_operation::{CommandText, ResourceAccess};
-use cachalot_process::{
-    Ended, Error, Lingering, Run, StartError, Streams, describe_status, shell_command,
-};
+use cachalot_process::{Ended, Error, Lingering, Run, StartError, Streams, describe_status};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::process::Command;
@@ -25,6 +24,7 @@ use crate::workspace::{PathKind, Workspace};
 use cachalot_operation::{OperationMetadata, ToolContext, ToolOutput, TypedTool};
 pub(super) use capture::{Capture, cut};
 pub(super) use environment::CommandEnvironment;
+pub(super) use sandboxed::line as sandboxed_line;
 use shared_capture::SharedCapture;
 
 pub use environment::looks_like_a_credential;
@@ -129,7 +129,7 @@ impl Shell {
         arguments: &ShellArguments,
         context: &ToolContext,
     ) -> Result<Command, String> {
-        let mut command = arguments.command.to_command()?;
+        let mut command = arguments.command.to_command(context)?;
         let directory = arguments.working_directory.as_deref();
         command.current_dir(working_directory(&context.workspace, directory)?);
         self.environment.apply(&mut command, context);
@@ -196,7 +196,7 @@ enum CommandArgument {
 }
 
 impl CommandArgument {
-    fn to_command(&self) -> Result<Command, String> {
+    fn to_command(&self, context: &ToolContext) -> Result<Command, String> {
         let words = match self {
             Self::Line(line) => std::slice::from_ref(line),
             Self::Program(words) => words,
@@ -209,13 +209,13 @@ impl CommandArgument {
                 "`command` is empty: give a command line, or a list of a program and its arguments"
                     .to_owned(),
             ),
-            Self::Line(line) => Ok(shell_command(line)),
+            Self::Line(line) => sandboxed::line(line, context),
             Self::Program(words) => {
                 let (program, arguments) = words
                     .split_first()
                     .filter(|(program, _)| !program.is_empty())
                     .ok_or("`command` is empty: give a program and its arguments")?;
-                let mut command = Command::new(program);
+                let mut command = sandboxed::command(program, context)?;
                 command.args(arguments);
                 Ok(command)
             }

@@ -36,6 +36,7 @@ pub(crate) fn context(workspace: Workspace) -> ToolContext {
         user: None,
         gate: None,
         rules: Arc::default(),
+        sandbox: None,
         witness: Witness::default(),
         output: cachalot_tools::LiveOutput::default(),
     }

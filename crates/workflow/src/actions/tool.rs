@@ -353,6 +353,7 @@ impl ToolCall {
             user: None,
             gate: None,
             rules: Arc::clone(&self.rules),
+            sandbox: None,
             witness: witness.clone(),
             output: LiveOutput::default(),
         })

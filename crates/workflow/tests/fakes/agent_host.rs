@@ -48,6 +48,7 @@ impl TestAgentHost {
                 user: None,
                 gate: None,
                 rules: Arc::default(),
+                sandbox: None,
                 witness: Witness::default(),
                 output: cachalot_tools::LiveOutput::default(),
             },

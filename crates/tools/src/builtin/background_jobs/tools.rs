@@ -11,12 +11,11 @@ use cachalot_operation::{
     Command, CommandText, OperationMetadata, ResourceAccess, Tool, ToolContext, ToolOutput,
     TypedTool, WriteNotifier,
 };
-use cachalot_process::shell_command;
 use serde::Deserialize;
 
 use crate::builtin::internal_tool::{InternalCall, internal_tool};
 use crate::builtin::session_state::{NewJob, SessionState};
-use crate::builtin::shell::{CommandEnvironment, working_directory};
+use crate::builtin::shell::{CommandEnvironment, sandboxed_line, working_directory};
 use crate::builtin::{harmless_metadata, passing_result};
 
 /// Default time that `wait_background_job` waits, in seconds.
@@ -97,7 +96,7 @@ impl RunJob {
         if line.trim().is_empty() {
             return Err("`cmd` is empty: give a command line".to_owned());
         }
-        let mut command = shell_command(&line);
+        let mut command = sandboxed_line(&line, context)?;
         command.current_dir(working_directory(
             &context.workspace,
             arguments.cwd.as_deref(),

@@ -46,6 +46,9 @@ impl CommandEnvironment {
         for (name, value) in &self.variables {
             command.env(name, value.expose());
         }
+        if let Some(sandbox) = &context.sandbox {
+            command.env("TMPDIR", &sandbox.temporary);
+        }
     }
 }
 

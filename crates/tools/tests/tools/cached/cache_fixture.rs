@@ -342,6 +342,7 @@ impl CacheFixture {
                 user: None,
                 gate: None,
                 rules: Arc::default(),
+                sandbox: None,
                 witness: Witness::default(),
                 output: cachalot_tools::LiveOutput::default(),
             },

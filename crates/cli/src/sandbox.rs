@@ -1,0 +1,129 @@
+//! The sandbox of the commands that the tools of a chat run.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cachalot_core::links::without_links;
+use cachalot_core::{Digest, Problem};
+use cachalot_sandbox::{Absent, CommandSandbox, Mechanism, Network, Policy, ReadOnly, credentials};
+use cachalot_store::Finding;
+use tempfile::TempDir;
+
+use crate::command_error::{CommandError, Result};
+use crate::home::{Home, companion_path, default_database};
+use crate::workbench::WorkbenchParts;
+
+/// This program, which also makes sandboxes.
+const HELPER: &str = "/proc/self/exe";
+
+/// The sandbox of a chat. Its temporary files are removed with it.
+pub(crate) struct ChatSandbox {
+    pub(crate) commands: Arc<CommandSandbox>,
+    _temporary: TempDir,
+}
+
+impl ChatSandbox {
+    /// Prepares the sandbox. `protected` are files that commands cannot change, besides those known by name.
+    ///
+    /// # Errors
+    /// This machine cannot enforce it, or there is no place for temporary files and records.
+    pub(crate) fn new(
+        parts: &WorkbenchParts,
+        home: &Home,
+        workspace: &Path,
+        protected: &[PathBuf],
+    ) -> Result<Self> {
+        if Mechanism::available(Path::new(HELPER)) != Mechanism::Namespaces {
+            return Err(CommandError::usage(
+                Problem::new("no-sandbox", "--sandbox: this machine cannot run commands in a sandbox").help(
+                    "it needs Linux with user namespaces, which containers and administrators may turn off; `cachalot doctor` says what fails",
+                ),
+            ));
+        }
+        let (flags, process_environment) = (&parts.sandbox, &parts.process_environment);
+        let mut write = Vec::new();
+        for path in &flags.sandbox_write {
+            let path = process_environment.directory.join(path);
+            write.push(path.canonicalize().map_err(|error| {
+                let problem = format!("--sandbox-write {}: {error}", path.display());
+                CommandError::usage(Problem::new("bad-path", problem))
+            })?);
+        }
+        let temporary = tempfile::Builder::new().prefix("cachalot-").tempdir()?;
+        let place = without_links(temporary.path());
+        let environment = &process_environment.environment;
+        let records = default_database(environment)?.with_file_name("sandbox");
+        let name = Digest::sha256(workspace.as_os_str().as_encoded_bytes()).to_string();
+        let user = environment.get("HOME").map(PathBuf::from);
+        let of_user = user.iter().flat_map(|user| credentials(user));
+        let denied = of_user
+            .chain(data_files(home))
+            .map(|path| without_links(&path));
+        // Nothing may stand where a database is made later.
+        let is_kept =
+            |path: &&PathBuf| path.exists() || data_files(home).all(|file| file != **path);
+        let read_only = protected.iter().filter(is_kept).map(|path| ReadOnly {
+            path: without_links(path),
+            absent: Absent::Directory,
+        });
+        let policy = Policy {
+            write: write.into_iter().chain([place.clone()]).collect(),
+            network: match flags.sandbox_network {
+                true => Network::All,
+                false => Network::None,
+            },
+            read_only: read_only.collect(),
+            denied: denied.collect(),
+            records: without_links(&records.join(name)),
+            ..Policy::default()
+        };
+        Ok(Self {
+            commands: Arc::new(CommandSandbox {
+                helper: HELPER.into(),
+                policy,
+                temporary: place,
+            }),
+            _temporary: temporary,
+        })
+    }
+}
+
+/// The files of Cachalot with answers, payments, keys and messages.
+fn data_files(home: &Home) -> impl Iterator<Item = PathBuf> {
+    let databases = [&home.database, &home.ledger]
+        .into_iter()
+        .chain(&home.copies);
+    let files =
+        databases.flat_map(|file| ["", "-wal", "-shm"].map(|end| companion_path(file, end)));
+    files.chain([home.digest_key.path.clone(), home.history.clone()])
+}
+
+/// Tries what a sandbox has to prevent, and says what it does.
+pub(crate) fn finding() -> Finding {
+    const TOPIC: &str = "sandbox";
+    let attempts = tempfile::tempdir().and_then(|folder| {
+        cachalot_sandbox::attempt_all(Path::new(HELPER), &without_links(folder.path()))
+    });
+    let attempts = match attempts {
+        Ok(attempts) => attempts,
+        Err(error) => {
+            return Finding::degraded(
+                TOPIC,
+                format!("there is none for commands: {error}"),
+                "`chat --sandbox` needs Linux with user namespaces, which containers and administrators may turn off",
+            );
+        }
+    };
+    let named = |is_prevented| {
+        let attempts = attempts.iter().filter(|it| it.is_prevented == is_prevented);
+        attempts.map(|it| it.action).collect::<Vec<_>>().join("; ")
+    };
+    match named(false).as_str() {
+        "" => Finding::good(TOPIC, format!("tried, and prevented: {}", named(true))),
+        others => Finding::degraded(
+            TOPIC,
+            format!("tried, and not prevented: {others}"),
+            "do not rely on `chat --sandbox` on this machine",
+        ),
+    }
+}

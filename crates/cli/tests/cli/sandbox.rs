@@ -1,0 +1,150 @@
+//! `cachalot chat --sandbox`: commands in scripts, which no analysis of a command line sees.
+//! Without user namespaces, the chat does not start.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::provider::Provider;
+use crate::support::{CommandOutput, Home};
+
+const AGENT: &str = r#"
+agents:
+  root:
+    model: openai/gpt-5.6
+    instruction: Do what the user says.
+    toolsets: [{type: shell}, {type: background_jobs}]
+permissions:
+  deny: ["*:path=**/.env*"]
+"#;
+
+/// Runs commands of a model in a workspace, which is not the home of the user.
+fn chat(home: &Home, commands: &[&str], arguments: &[&str]) -> (CommandOutput, Vec<String>) {
+    let steps = commands.iter().map(|command| {
+        let command = serde_json::Value::from(*command);
+        format!("      - tool_calls: [{{name: shell, arguments: {{command: {command}}}}}]\n")
+    });
+    let steps: String = steps.collect();
+    let provider = Provider::scripted(&format!(
+        "rules:\n  - user: 'Go'\n    tools: [shell, run_background_job]\n    steps:\n{steps}      - text: Done\n"
+    ));
+    let agent = home.write("agent.yaml", AGENT);
+    let workspace = home.join("work");
+    std::fs::create_dir_all(&workspace).unwrap();
+    let agent = agent.to_str().unwrap();
+    let workspace = workspace.to_str().unwrap();
+    let arguments = [&[agent, "--workspace", workspace, "--yes"], arguments].concat();
+    let ran = home.ask(&provider, &arguments, "Go.");
+    let bodies = provider.received();
+    let bodies = bodies
+        .iter()
+        .map(|it| String::from_utf8_lossy(&it.body).into_owned());
+    (ran, bodies.collect())
+}
+
+/// Returns false, with a notice, on a machine without user namespaces.
+#[allow(clippy::print_stderr, reason = "a notice")]
+fn has_namespaces() -> bool {
+    let mut unshare = Command::new("unshare");
+    let made = unshare.args([
+        "--user",
+        "--map-root-user",
+        "--mount-proc",
+        "--pid",
+        "--net",
+        "--fork",
+        "true",
+    ]);
+    let has = made.output().is_ok_and(|made| made.status.success());
+    if !has {
+        eprintln!("skipped: this machine gives no user namespaces");
+    }
+    has
+}
+
+#[test]
+fn hidden_commands_change_and_read_nothing_that_is_protected() {
+    if !has_namespaces() {
+        return;
+    }
+    let tried = [
+        ("note", "open('note', 'w')"),
+        ("instructions", "open('CLAUDE.md', 'w')"),
+        ("settings", "os.makedirs('.claude')"),
+        ("secret", "print(open('.env').read())"),
+        ("key", "print(open(os.environ['HOME'] + '/.ssh/id').read())"),
+        ("outside", "open('../outside', 'w')"),
+        ("hook", "open('.git/hooks/pre-commit', 'w')"),
+        ("temporary", "print('in', tempfile.mkdtemp(), 'now')"),
+    ];
+    let commands = tried.map(|(name, _)| format!("python3 {name}.py"));
+    let commands: Vec<_> = commands.iter().map(String::as_str).collect();
+    for is_sandboxed in [false, true] {
+        let home = Home::new();
+        home.write(".ssh/id", "of-the-user");
+        home.write("work/.env", "TOKEN=abc123");
+        for (name, code) in tried {
+            home.write(
+                &format!("work/{name}.py"),
+                format!("import os, tempfile\n{code}\n"),
+            );
+        }
+        let mut git = Command::new("git");
+        git.args(["init", "-q"]).arg(home.join("work"));
+        assert!(git.status().unwrap().success());
+        let flags: &[&str] = if is_sandboxed { &["--sandbox"] } else { &[] };
+        let (ran, bodies) = chat(&home, &commands, flags);
+        let ran = ran.ok();
+        let last = bodies.last().unwrap();
+        assert_eq!(bodies.len(), commands.len() + 1, "{ran}");
+        assert!(home.join("work/note").exists(), "{ran}");
+        assert_eq!(home.join("work/CLAUDE.md").exists(), !is_sandboxed, "{ran}");
+        assert_eq!(home.join("work/.claude").exists(), !is_sandboxed, "{ran}");
+        assert_eq!(home.join("outside").exists(), !is_sandboxed, "{ran}");
+        let hook = home.join("work/.git/hooks/pre-commit");
+        assert_eq!(hook.exists(), !is_sandboxed, "{ran}");
+        assert_eq!(last.contains("abc123"), !is_sandboxed, "{last}");
+        assert_eq!(last.contains("of-the-user"), !is_sandboxed, "{last}");
+        let place = last.split("in /").nth(1).unwrap();
+        let place = Path::new("/").join(place.split(' ').next().unwrap());
+        // That of the chat is gone with it.
+        assert_eq!(place.exists(), !is_sandboxed, "{}", place.display());
+        let _ = std::fs::remove_dir(place);
+    }
+}
+
+#[test]
+fn without_namespaces_nothing_runs_with_the_flag() {
+    if !has_namespaces() {
+        return;
+    }
+    let home = Home::new();
+    let program = env!("CARGO_BIN_EXE_cachalot");
+    // In a sandbox, there are no namespaces for another one.
+    let mut command = home.command(&["sandbox-helper", "--visible", program, "--write"]);
+    command.arg(home.path().canonicalize().unwrap());
+    command.args(["--", program, "chat", "-p", "--sandbox", "Go."]);
+    command.env("OPENAI_API_KEY", "x");
+    let ran = CommandOutput::from(command.output().unwrap()).fails(2);
+    assert!(
+        ran.stderr.contains("cannot run commands in a sandbox"),
+        "{ran}"
+    );
+}
+
+#[test]
+fn the_doctor_tries_a_sandbox() {
+    if !has_namespaces() {
+        return;
+    }
+    let report = Home::new().run(&["doctor", "--json"]).ok().json();
+    let (status, remedy) = crate::doctor::check(&report, "sandbox");
+    assert_eq!((status.as_str(), remedy.as_str()), ("ok", ""));
+    let state = report.to_string();
+    for tried in [
+        "write a protected file",
+        "read a denied file",
+        "connect to a Unix socket",
+    ] {
+        assert!(state.contains(tried), "{state}");
+    }
+}
