@@ -62,9 +62,12 @@ impl ChatSandbox {
         // Nothing may stand where a database is made later.
         let is_kept =
             |path: &&PathBuf| path.exists() || data_files(home).all(|file| file != **path);
-        let read_only = protected.iter().filter(is_kept).map(|path| ReadOnly {
-            path: without_links(path),
-            absent: Absent::Directory,
+        let read_only = protected.iter().filter(is_kept).flat_map(|path| {
+            // A link, and the file that it leads to.
+            [place_of(path), without_links(path)].map(|path| ReadOnly {
+                path,
+                absent: Absent::Directory,
+            })
         });
         let policy = Policy {
             write: write.into_iter().chain([place.clone()]).collect(),
@@ -85,6 +88,14 @@ impl ChatSandbox {
             }),
             _temporary: temporary,
         })
+    }
+}
+
+/// Returns the path of a file, or of the link itself, with all links of its directory followed.
+fn place_of(path: &Path) -> PathBuf {
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => without_links(parent).join(name),
+        _ => without_links(path),
     }
 }
 

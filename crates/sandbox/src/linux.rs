@@ -5,6 +5,7 @@
 //! of the file system, gives up all rights, and starts the program; when init ends, the kernel kills the rest.
 
 mod error;
+mod hard_links;
 mod init;
 mod placeholders;
 mod report;

@@ -74,6 +74,8 @@ fn hidden_commands_change_and_read_nothing_that_is_protected() {
         ("key", "print(open(os.environ['HOME'] + '/.ssh/id').read())"),
         ("outside", "open('../outside', 'w')"),
         ("hook", "open('.git/hooks/pre-commit', 'w')"),
+        ("configured", "open('hooks/pre-commit', 'w')"),
+        ("target", "open('docs.md', 'w')"),
         ("temporary", "print('in', tempfile.mkdtemp(), 'now')"),
     ];
     let commands = tried.map(|(name, _)| format!("python3 {name}.py"));
@@ -91,6 +93,18 @@ fn hidden_commands_change_and_read_nothing_that_is_protected() {
         let mut git = Command::new("git");
         git.args(["init", "-q"]).arg(home.join("work"));
         assert!(git.status().unwrap().success());
+        let mut git = Command::new("git");
+        git.args(["config", "core.hooksPath", "hooks"]);
+        assert!(
+            git.current_dir(home.join("work"))
+                .status()
+                .unwrap()
+                .success()
+        );
+        // A protected name that leads to another file.
+        home.write("work/docs.md", "kept");
+        std::os::unix::fs::symlink("docs.md", home.join("work/AGENTS.md")).unwrap();
+        std::fs::create_dir(home.join("work/hooks")).unwrap();
         let flags: &[&str] = if is_sandboxed { &["--sandbox"] } else { &[] };
         let (ran, bodies) = chat(&home, &commands, flags);
         let ran = ran.ok();
@@ -100,8 +114,11 @@ fn hidden_commands_change_and_read_nothing_that_is_protected() {
         assert_eq!(home.join("work/CLAUDE.md").exists(), !is_sandboxed, "{ran}");
         assert_eq!(home.join("work/.claude").exists(), !is_sandboxed, "{ran}");
         assert_eq!(home.join("outside").exists(), !is_sandboxed, "{ran}");
-        let hook = home.join("work/.git/hooks/pre-commit");
-        assert_eq!(hook.exists(), !is_sandboxed, "{ran}");
+        for hook in ["work/.git/hooks/pre-commit", "work/hooks/pre-commit"] {
+            assert_eq!(home.join(hook).exists(), !is_sandboxed, "{hook}: {ran}");
+        }
+        let docs = std::fs::read_to_string(home.join("work/docs.md")).unwrap();
+        assert_eq!(docs == "kept", is_sandboxed, "{ran}");
         assert_eq!(last.contains("abc123"), !is_sandboxed, "{last}");
         assert_eq!(last.contains("of-the-user"), !is_sandboxed, "{last}");
         let place = last.split("in /").nth(1).unwrap();

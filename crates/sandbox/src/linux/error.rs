@@ -14,11 +14,11 @@ pub(super) enum Error {
     /// The system refused a step.
     #[error("the sandbox cannot be made: {step}: {error}")]
     Refused { step: String, error: std::io::Error },
-    /// A read-only file has a second name, under which it could be changed.
+    /// A read-only file has another name, under which it could be changed.
     #[error(
-        "the sandbox cannot protect {0}: the file has more than one name (a hard link); replace it by a copy"
+        "the sandbox cannot protect {path}: {other} is the same file (a hard link); replace one by a copy"
     )]
-    HardLinked(String),
+    HardLinked { path: String, other: String },
     /// The mount of a file is gone while the program ran.
     #[error(
         "the command was ended: another program has replaced or removed a file that the sandbox protects"

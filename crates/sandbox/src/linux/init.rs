@@ -10,7 +10,10 @@ use std::os::fd::AsFd as _;
 use std::process::Command;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, Signal, WaitOptions, set_parent_process_death_signal, wait};
+use rustix::process::{
+    DumpableBehavior, Pid, Signal, WaitOptions, set_dumpable_behavior,
+    set_parent_process_death_signal, wait,
+};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, clear_ambient_capability_set,
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
@@ -124,8 +127,10 @@ fn wait_for(program: Option<Pid>) -> Result<Ended, Error> {
     }
 }
 
-/// Gives up all rights of this process and of those that it starts, in the namespaces as well.
+/// Gives up all rights of this process and of those that it starts, in the namespaces as well. The program cannot look
+/// into this process or change it, which has files open that the program has not.
 fn give_up_rights() -> Result<(), Error> {
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).step("rights")?;
     set_no_new_privs(true).step("rights")?;
     // Also those that have no name here; at the first error, the system knows no more.
     for number in 0..64 {

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -160,9 +160,6 @@ impl Records {
         for name in below {
             there.push(name);
             match fs::symlink_metadata(&there) {
-                Ok(metadata) if metadata.is_file() && metadata.nlink() > 1 => {
-                    return Err(Error::HardLinked(there.display().to_string()));
-                }
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     let absent = if there == path {

@@ -10,7 +10,7 @@ use super::error::{Error, Step as _};
 use super::placeholders::Placeholders;
 use super::report::{Ended, Report};
 use super::system::{self, Fork};
-use super::{CANNOT_RUN, init};
+use super::{CANNOT_RUN, hard_links, init};
 use crate::{Network, Policy};
 
 /// Runs the program of the helper's arguments, and returns how it ended.
@@ -21,6 +21,22 @@ pub(super) fn run(arguments: impl Iterator<Item = OsString>) -> Result<Ended, Er
     system::close_others();
     let (policy, program) = Policy::parse(arguments).map_err(Error::Arguments)?;
     let placeholders = Placeholders::make(&policy)?;
+    match start(&policy, &program, &placeholders) {
+        Ok((init, reports)) => supervise(init, reports, placeholders),
+        Err(error) => {
+            placeholders.remove_if_last();
+            Err(error)
+        }
+    }
+}
+
+/// Starts init, and returns it with its reports.
+fn start(
+    policy: &Policy,
+    program: &[OsString],
+    placeholders: &Placeholders,
+) -> Result<(Pid, PipeReader), Error> {
+    hard_links::refuse(&policy.write, placeholders.read_only())?;
     let (reports, to_supervisor) = std::io::pipe().step("a pipe")?;
     let mut namespaces = UnshareFlags::NEWUSER
         | UnshareFlags::NEWNS
@@ -32,17 +48,16 @@ pub(super) fn run(arguments: impl Iterator<Item = OsString>) -> Result<Ended, Er
     }
     let user = (getuid().as_raw(), getgid().as_raw());
     match system::fork(namespaces).step("namespaces")? {
+        Fork::Parent(init) => Ok((init, reports)),
         Fork::Child => {
             drop(reports);
-            if let Err(error) = init::run(&policy, user, &program, &placeholders, &to_supervisor) {
-                system::report(&error);
-                std::process::exit(CANNOT_RUN)
+            match init::run(policy, user, program, placeholders, &to_supervisor) {
+                Ok(()) => std::process::exit(0),
+                Err(error) => {
+                    system::report(&error);
+                    std::process::exit(CANNOT_RUN)
+                }
             }
-            std::process::exit(0)
-        }
-        Fork::Parent(init) => {
-            drop(to_supervisor);
-            supervise(init, reports, placeholders)
         }
     }
 }

@@ -136,10 +136,7 @@ fn a_file_with_a_second_name_is_not_protected_silently() {
     };
     fs::hard_link(fixture.path("work/a.yaml"), fixture.path("work/other")).unwrap();
     let error = fixture.fail("echo x >other");
-    assert!(
-        error.contains("a.yaml: the file has more than one name"),
-        "{error}"
-    );
+    assert!(error.contains("work/other is the same file"), "{error}");
     assert_eq!(fixture.read("work/a.yaml"), "agent");
 }
 
@@ -234,4 +231,19 @@ fn the_attempts_of_the_doctor_are_prevented() {
         .output()
         .unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "");
+}
+
+#[test]
+fn a_second_name_elsewhere_or_of_a_protected_file_is_none_to_change() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    fs::hard_link(fixture.path("work/a.yaml"), fixture.path("outside/other")).unwrap();
+    fs::hard_link(
+        fixture.path("work/AGENTS.md"),
+        fixture.path("work/skills/AGENTS.md"),
+    )
+    .unwrap();
+    fixture.print("true");
+    fixture.fail("echo x >skills/AGENTS.md");
 }

@@ -52,4 +52,7 @@ fn other_processes_are_not_there() {
     // The first one, the shell, `ls` and `wc`.
     assert!(processes <= 4, "{processes}");
     fixture.fail(&format!("kill -0 {}", std::process::id()));
+    // The first one has files open that the program has not.
+    fixture.fail("cat /proc/1/fd/3");
+    fixture.fail("readlink /proc/1/fd/3");
 }

@@ -1,7 +1,9 @@
 //! Programs in the sandbox of a call.
 
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
+use cachalot_core::links::without_links;
 use cachalot_operation::permissions::SearchFilter;
 use cachalot_operation::{ToolContext, Workspace, protected_name};
 use cachalot_process::shell_command;
@@ -85,6 +87,9 @@ fn add_files(
             protect(path, absent);
         }
     }
+    if let Some(hooks) = hooks_directory(root) {
+        protect(hooks, Absent::Directory);
+    }
     let mut seen = 0_usize;
     let mut directories = vec![root.to_owned()];
     while let Some(directory) = directories.pop() {
@@ -111,17 +116,32 @@ fn add_files(
                     root.display()
                 ));
             }
-            let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            let kind = entry.file_type().map_err(unreadable)?;
+            let is_directory = kind.is_dir();
+            let target = kind.is_symlink().then(|| without_links(&path));
             if filter.hides(&path, workspace) {
-                denied.push(path);
+                denied.extend(target.into_iter().chain([path]));
             } else if is_protected(&path, root, is_directory) {
-                protect(path, Absent::Directory);
+                for path in target.into_iter().chain([path]) {
+                    protect(path, Absent::Directory);
+                }
             } else if is_directory && !is_git {
                 directories.push(path);
             }
         }
     }
     Ok(())
+}
+
+/// Returns the directory of hooks that git is configured to use, if it is another one than usual.
+fn hooks_directory(root: &Path) -> Option<PathBuf> {
+    let mut git = std::process::Command::new("git");
+    git.args(["config", "--type=path", "--get", "core.hooksPath"]);
+    let output = git.current_dir(root).stdin(Stdio::null()).output().ok()?;
+    let path = std::str::from_utf8(&output.stdout)
+        .ok()?
+        .trim_end_matches('\n');
+    (!path.is_empty()).then(|| without_links(&root.join(path)))
 }
 
 fn is_out_of_reach(error: &std::io::Error) -> bool {
