@@ -98,18 +98,29 @@ async fn output_above_the_limit_ends_the_program() {
     }
 }
 
-#[tokio::test]
-async fn timeout_kills_the_group_and_keeps_the_output() {
-    for lingering in [Lingering::Wait, Lingering::Kill, Lingering::Leave] {
+/// Runs a line until it times out, and returns the number of the process that it prints. A timeout that was too short
+/// for that on this machine is doubled.
+async fn timed_out(line: &str, lingering: Lingering) -> String {
+    let mut timeout = Duration::from_millis(250);
+    loop {
         let run = Run {
-            timeout: Some(Duration::from_millis(500)),
-            ..shell("sleep 60 & echo $!; wait", lingering)
+            timeout: Some(timeout),
+            ..shell(line, lingering)
         };
         let (ended, child, _) = ran(run).await;
         assert!(matches!(ended, Err(Error::TimedOut(_))), "{ended:?}");
         if !child.is_empty() {
-            gone(&child).await;
+            return child;
         }
+        timeout *= 2;
+    }
+}
+
+#[tokio::test]
+async fn timeout_kills_the_group_and_keeps_the_output() {
+    for lingering in [Lingering::Wait, Lingering::Kill, Lingering::Leave] {
+        let child = timed_out("sleep 60 & echo $!; wait", lingering).await;
+        gone(&child).await;
     }
 }
 
@@ -137,17 +148,12 @@ const LEAVES_A_PROCESS: &str = "sleep 60 & echo $!";
 
 #[tokio::test]
 async fn lingering_wait_waits_for_the_process() {
-    let line = "{ sleep 0.3; echo late; } & echo early";
+    let line = "echo early; { sleep 0.3; echo late; } &";
     let (ended, stdout, _) = ran(shell(line, Lingering::Wait)).await;
     assert!(!ended.unwrap().left_running);
     assert_eq!(stdout, "early\nlate\n");
 
-    let run = Run {
-        timeout: Some(Duration::from_secs(2)),
-        ..shell(LEAVES_A_PROCESS, Lingering::Wait)
-    };
-    let (ended, child, _) = ran(run).await;
-    assert!(matches!(ended, Err(Error::TimedOut(_))), "{ended:?}");
+    let child = timed_out(LEAVES_A_PROCESS, Lingering::Wait).await;
     gone(&child).await;
 }
 
@@ -188,7 +194,7 @@ async fn stopped_run_ends_with_its_whole_group() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("child");
     let line = format!(
-        "sh -c 'echo $$ > {0}.new; mv {0}.new {0}; sleep 60' & echo out; wait",
+        "echo out; sh -c 'echo $$ > {0}.new; mv {0}.new {0}; sleep 60' & wait",
         file.display()
     );
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
