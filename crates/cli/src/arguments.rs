@@ -29,7 +29,7 @@ pub(crate) enum Command {
     /// Run an agent file and print the final state as JSON.
     Run(Run),
     /// Chat with an agent: the built-in one, or one of a file. With a prompt on stdin, print only the answer.
-    Chat(Chat),
+    Chat(Box<Chat>),
     /// Write a commented agent file or workflow to start from.
     Init(Init),
     /// List, show, export and remove chat sessions.

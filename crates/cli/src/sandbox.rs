@@ -9,29 +9,31 @@ use cachalot_sandbox::{Absent, CommandSandbox, Mechanism, Network, Policy, ReadO
 use cachalot_store::Finding;
 use tempfile::TempDir;
 
+use crate::arguments::SandboxFlags;
 use crate::command_error::{CommandError, Result};
 use crate::home::{Home, companion_path, default_database};
-use crate::workbench::WorkbenchParts;
+use crate::wiring::ProcessEnvironment;
 
 /// This program, which also makes sandboxes.
 const HELPER: &str = "/proc/self/exe";
 
 /// The sandbox of a chat. Its temporary files are removed with it.
 pub(crate) struct ChatSandbox {
-    pub(crate) commands: Arc<CommandSandbox>,
+    commands: CommandSandbox,
+    data: Vec<PathBuf>,
     _temporary: TempDir,
 }
 
 impl ChatSandbox {
-    /// Prepares the sandbox. `protected` are files that commands cannot change, besides those known by name.
+    /// Prepares the sandbox.
     ///
     /// # Errors
     /// This machine cannot enforce it, or there is no place for temporary files and records.
     pub(crate) fn new(
-        parts: &WorkbenchParts,
+        flags: &SandboxFlags,
+        process_environment: &ProcessEnvironment,
         home: &Home,
         workspace: &Path,
-        protected: &[PathBuf],
     ) -> Result<Self> {
         if Mechanism::available(Path::new(HELPER)) != Mechanism::Namespaces {
             return Err(CommandError::usage(
@@ -40,7 +42,6 @@ impl ChatSandbox {
                 ),
             ));
         }
-        let (flags, process_environment) = (&parts.sandbox, &parts.process_environment);
         let mut write = Vec::new();
         for path in &flags.sandbox_write {
             let path = process_environment.directory.join(path);
@@ -59,35 +60,60 @@ impl ChatSandbox {
         let denied = of_user
             .chain(data_files(home))
             .map(|path| without_links(&path));
-        // Nothing may stand where a database is made later.
-        let is_kept =
-            |path: &&PathBuf| path.exists() || data_files(home).all(|file| file != **path);
-        let read_only = protected.iter().filter(is_kept).flat_map(|path| {
-            // A link, and the file that it leads to.
-            [place_of(path), without_links(path)].map(|path| ReadOnly {
-                path,
-                absent: Absent::Directory,
-            })
-        });
         let policy = Policy {
             write: write.into_iter().chain([place.clone()]).collect(),
             network: match flags.sandbox_network {
                 true => Network::All,
                 false => Network::None,
             },
-            read_only: read_only.collect(),
+            visible: outside_of_run().collect(),
             denied: denied.collect(),
             records: without_links(&records.join(name)),
             ..Policy::default()
         };
         Ok(Self {
-            commands: Arc::new(CommandSandbox {
+            commands: CommandSandbox {
                 helper: HELPER.into(),
                 policy,
                 temporary: place,
-            }),
+            },
+            data: data_files(home).collect(),
             _temporary: temporary,
         })
+    }
+
+    /// Returns the sandbox of commands that cannot change these files, besides those known by name.
+    pub(crate) fn protecting(&self, protected: &[PathBuf]) -> Arc<CommandSandbox> {
+        let mut commands = self.commands.clone();
+        for path in protected {
+            // Nothing may stand where a database is made later.
+            let absent = match self.data.contains(path) {
+                true => Absent::Nothing,
+                false => Absent::Directory,
+            };
+            // A link, and the file that it leads to.
+            let paths = [place_of(path), without_links(path)];
+            let read_only = paths.map(|path| ReadOnly { path, absent });
+            commands.policy.read_only.extend(read_only);
+        }
+        Arc::new(commands)
+    }
+}
+
+/// Files below `/run`, which is empty in a sandbox, that programs need: the addresses of name servers, and the programs
+/// of some distributions.
+fn outside_of_run() -> impl Iterator<Item = PathBuf> {
+    let needed = ["/etc/resolv.conf", "/run/current-system"].map(Path::new);
+    let needed = needed
+        .into_iter()
+        .filter_map(|path| path.canonicalize().ok());
+    needed.filter(|path| path.starts_with("/run"))
+}
+
+impl Drop for ChatSandbox {
+    /// Removes what commands that were killed have left in the workspace.
+    fn drop(&mut self) {
+        cachalot_sandbox::remove_placeholders(&self.commands.policy.records);
     }
 }
 

@@ -68,7 +68,7 @@ struct WorkbenchInner {
     sessions: Sessions,
     protected: Vec<PathBuf>,
     /// The sandbox of commands, with their temporary files.
-    _sandbox: Option<ChatSandbox>,
+    sandbox: Option<ChatSandbox>,
     /// The user's data directory, which contains skills.
     data: Option<PathBuf>,
     write_notifier: WriteNotifier,
@@ -137,7 +137,12 @@ impl Workbench {
         let store = parts.store.clone();
         let shelf = store.unwrap_or_else(|| Arc::new(InProcessStore::new(Arc::clone(&clock))));
         let sandbox = match parts.sandbox.sandbox {
-            true => Some(ChatSandbox::new(&parts, home, place.root(), &protected)?),
+            true => Some(ChatSandbox::new(
+                &parts.sandbox,
+                process_environment,
+                home,
+                place.root(),
+            )?),
             false => None,
         };
         let context = ToolContext {
@@ -153,7 +158,7 @@ impl Workbench {
             rules: Arc::default(),
             sandbox: sandbox
                 .as_ref()
-                .map(|sandbox| Arc::clone(&sandbox.commands)),
+                .map(|sandbox| sandbox.protecting(&protected)),
             witness: cachalot_cache::Witness::default(),
             output: LiveOutput::default(),
         };
@@ -165,7 +170,7 @@ impl Workbench {
             parts,
             context,
             protected,
-            _sandbox: sandbox,
+            sandbox,
             write_notifier,
             servers: McpServerPool::new(),
             session_states: SessionStates::default(),
@@ -210,11 +215,14 @@ impl Workbench {
             &inner.parts.process_environment,
             inner.context.workspace.root(),
         ));
+        let mut context_of_tools = inner.context.clone();
+        let sandbox = inner.sandbox.as_ref();
+        context_of_tools.sandbox = sandbox.map(|sandbox| sandbox.protecting(&protected));
         Ok(Dependencies {
             hooks: Some(hooks),
             models,
             toolboxes: Arc::new(tools::ChatToolboxes::new(self.clone())),
-            tools: inner.context.clone(),
+            tools: context_of_tools,
             sessions: inner.sessions.clone(),
             clock: Arc::clone(&inner.context.clock),
             context,

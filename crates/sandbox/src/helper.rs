@@ -20,6 +20,15 @@ pub fn run_if_helper() {
     }
 }
 
+/// Removes the placeholders that a directory of records names, if no command needs them: those of commands that were
+/// killed. A failure is ignored: the next command tries it again.
+pub fn remove_placeholders(records: &std::path::Path) {
+    #[cfg(target_os = "linux")]
+    crate::linux::remove_placeholders(records);
+    #[cfg(not(target_os = "linux"))]
+    let _ = records;
+}
+
 #[cfg(target_os = "linux")]
 fn run(arguments: impl Iterator<Item = OsString>) -> ! {
     crate::linux::run(arguments)

@@ -18,6 +18,6 @@ mod policy;
 pub use attempts::{Attempt, attempt_all};
 pub use command_sandbox::CommandSandbox;
 pub use credentials::credentials;
-pub use helper::run_if_helper;
+pub use helper::{remove_placeholders, run_if_helper};
 pub use mechanism::Mechanism;
 pub use policy::{Absent, Network, Policy, ReadOnly};

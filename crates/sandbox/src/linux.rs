@@ -19,6 +19,8 @@ use std::ffi::OsString;
 /// The exit code if the program cannot be run, as of a shell.
 const CANNOT_RUN: i32 = 126;
 
+pub(crate) use placeholders::remove as remove_placeholders;
+
 /// Runs a program in a sandbox, and ends as it does.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> ! {
     match supervisor::run(arguments) {

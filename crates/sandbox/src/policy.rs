@@ -19,7 +19,7 @@ pub struct Policy {
     /// Files and directories below [`Policy::write`] that cannot be changed, made, renamed or removed; nor can their
     /// ancestors be renamed or removed.
     pub read_only: Vec<ReadOnly>,
-    /// Files and directories that cannot be read: empty ones are there instead. Those that do not exist are ignored.
+    /// Files and directories that cannot be read. Those that do not exist are ignored.
     pub denied: Vec<PathBuf>,
     /// Files and directories that can be read although they are below a directory that is not there, such as `/tmp`.
     pub visible: Vec<PathBuf>,
@@ -45,6 +45,8 @@ pub struct ReadOnly {
 /// making the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Absent {
+    /// None: it may be made. It was there when the policy was made, and need not be there any more.
+    Nothing,
     /// An empty file.
     File,
     /// An empty directory.
@@ -73,6 +75,8 @@ const RECORDS: &str = "--records";
 const READ_ONLY_DIRECTORY: &str = "--read-only-directory";
 /// Like [`READ_ONLY`], for the pointer of a git directory to the common one while it does not exist.
 const READ_ONLY_POINTER: &str = "--read-only-pointer";
+/// Like [`READ_ONLY`], for one that may be made while it does not exist.
+const READ_ONLY_IF_THERE: &str = "--read-only-if-there";
 /// Options of the helper without a value.
 const NETWORK: &str = "--network";
 const UNIX_SOCKETS: &str = "--unix-sockets";
@@ -80,6 +84,7 @@ const UNIX_SOCKETS: &str = "--unix-sockets";
 impl Absent {
     fn option(self) -> &'static str {
         match self {
+            Self::Nothing => READ_ONLY_IF_THERE,
             Self::File => READ_ONLY,
             Self::Directory => READ_ONLY_DIRECTORY,
             Self::GitPointer => READ_ONLY_POINTER,
@@ -149,6 +154,9 @@ impl Policy {
                         VISIBLE => policy.visible.push(path),
                         RECORDS => policy.records = path,
                         READ_ONLY => policy.read_only.push(read_only(Absent::File)),
+                        READ_ONLY_IF_THERE => {
+                            policy.read_only.push(read_only(Absent::Nothing));
+                        }
                         READ_ONLY_DIRECTORY => policy.read_only.push(read_only(Absent::Directory)),
                         READ_ONLY_POINTER => policy.read_only.push(read_only(Absent::GitPointer)),
                         _ => return Err(format!("{argument:?} is no option")),

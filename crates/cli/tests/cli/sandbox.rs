@@ -76,6 +76,11 @@ fn hidden_commands_change_and_read_nothing_that_is_protected() {
         ("hook", "open('.git/hooks/pre-commit', 'w')"),
         ("configured", "open('hooks/pre-commit', 'w')"),
         ("target", "open('docs.md', 'w')"),
+        ("bare", "open('bare/hooks/pre-commit', 'w')"),
+        (
+            "group",
+            "import signal; signal.signal(15, signal.SIG_IGN); os.killpg(0, 15); open('alive', 'w')",
+        ),
         ("temporary", "print('in', tempfile.mkdtemp(), 'now')"),
     ];
     let commands = tried.map(|(name, _)| format!("python3 {name}.py"));
@@ -101,6 +106,10 @@ fn hidden_commands_change_and_read_nothing_that_is_protected() {
                 .unwrap()
                 .success()
         );
+        let mut git = Command::new("git");
+        git.args(["init", "-q", "--bare"])
+            .arg(home.join("work/bare"));
+        assert!(git.status().unwrap().success());
         // A protected name that leads to another file.
         home.write("work/docs.md", "kept");
         std::os::unix::fs::symlink("docs.md", home.join("work/AGENTS.md")).unwrap();
@@ -114,8 +123,10 @@ fn hidden_commands_change_and_read_nothing_that_is_protected() {
         assert_eq!(home.join("work/CLAUDE.md").exists(), !is_sandboxed, "{ran}");
         assert_eq!(home.join("work/.claude").exists(), !is_sandboxed, "{ran}");
         assert_eq!(home.join("outside").exists(), !is_sandboxed, "{ran}");
-        for hook in ["work/.git/hooks/pre-commit", "work/hooks/pre-commit"] {
-            assert_eq!(home.join(hook).exists(), !is_sandboxed, "{hook}: {ran}");
+        assert!(home.join("work/alive").exists(), "{ran}");
+        for hook in [".git/hooks", "hooks", "bare/hooks"] {
+            let hook = format!("work/{hook}/pre-commit");
+            assert_eq!(home.join(&hook).exists(), !is_sandboxed, "{hook}: {ran}");
         }
         let docs = std::fs::read_to_string(home.join("work/docs.md")).unwrap();
         assert_eq!(docs == "kept", is_sandboxed, "{ran}");

@@ -4,9 +4,10 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{PipeWriter, Read as _, Seek as _};
+use std::io::PipeWriter;
 use std::net::UdpSocket;
 use std::os::fd::AsFd as _;
+use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -44,12 +45,12 @@ pub(super) fn run(
     }
     system::leave_terminal();
     let directory = std::env::current_dir().step("the working directory")?;
-    view::make(policy, placeholders.read_only())?;
+    let protecting = view::make(policy, placeholders.read_only())?;
     // It is still the one of the old view.
     std::env::set_current_dir(&directory).on("the working directory", &directory)?;
     give_up_rights()?;
     syscalls::restrict(policy.unix_sockets)?;
-    watch_mounts(to_supervisor)?;
+    watch_mounts(protecting, to_supervisor)?;
 
     let program = start(program)?;
     // Who reads its output waits for the last process that has it.
@@ -107,7 +108,11 @@ fn start(program: &[OsString]) -> Result<Option<Pid>, Error> {
     let (program, arguments) = program
         .split_first()
         .ok_or_else(|| Error::Arguments("there is no program".to_owned()))?;
-    let child = Command::new(program).args(arguments).spawn();
+    // In a group of its own, so that its signals to its group do not reach the supervisor.
+    let child = Command::new(program)
+        .args(arguments)
+        .process_group(0)
+        .spawn();
     let child = child.map_err(|error| Error::Program {
         program: program.to_string_lossy().into_owned(),
         error,
@@ -148,15 +153,14 @@ fn give_up_rights() -> Result<(), Error> {
     set_capabilities(None, none).step("rights")
 }
 
-/// Ends everything when a mount is removed. A process outside of the sandbox can remove or replace a file that
-/// something is mounted on; nothing protects what is there next.
-fn watch_mounts(to_supervisor: &PipeWriter) -> Result<(), Error> {
+/// Ends everything when one of these mounts is removed. A process outside of the sandbox can remove or replace a file
+/// that something is mounted on; nothing protects what is there next.
+fn watch_mounts(protecting: BTreeSet<String>, to_supervisor: &PipeWriter) -> Result<(), Error> {
     let step = "the list of mounts";
     let list = File::open("/proc/self/mountinfo").step(step)?;
-    let expected = mounts(&list).step(step)?;
     let to_supervisor = to_supervisor.try_clone().step(step)?;
     let watching = move || {
-        while mounts(&list).is_ok_and(|now| now.is_superset(&expected)) {
+        while view::mounts(&list).is_ok_and(|now| now.is_superset(&protecting)) {
             let _ = poll(&mut [PollFd::new(&list, PollFlags::PRI)], None);
         }
         Report::MountRemoved.send(&to_supervisor);
@@ -167,13 +171,4 @@ fn watch_mounts(to_supervisor: &PipeWriter) -> Result<(), Error> {
         .spawn(watching)
         .step("a thread")?;
     Ok(())
-}
-
-/// Returns the numbers of all mounts.
-fn mounts(mut list: &File) -> std::io::Result<BTreeSet<String>> {
-    let mut text = String::new();
-    list.rewind()?;
-    list.read_to_string(&mut text)?;
-    let numbers = text.lines().filter_map(|line| line.split(' ').next());
-    Ok(numbers.map(str::to_owned).collect())
 }

@@ -49,26 +49,24 @@ impl Placeholders {
             });
         }
         let records = Records::open(&policy.records)?;
-        let mut read_only = records.locked(|records| {
+        let made = records.locked(|records| {
             records.remove_stale()?;
             // Also for those that other commands have made.
             flock(&records.users, FlockOperation::LockShared).step("the lock of placeholders")?;
             let make = |it: &ReadOnly| records.make(root(policy, &it.path), &it.path, it.absent);
-            wanted
-                .into_iter()
-                .map(make)
-                .collect::<Result<BTreeSet<_>, _>>()
-        })?;
-        // A program that can change the records can have files removed.
-        let own = policy
-            .write
-            .iter()
-            .any(|root| policy.records.starts_with(root));
-        read_only.extend(own.then(|| policy.records.clone()));
-        Ok(Self {
-            read_only,
-            records: Some(records),
-        })
+            let made = wanted.into_iter().map(make);
+            made.collect::<Result<Vec<_>, _>>()
+        });
+        match made {
+            Ok(made) => Ok(Self {
+                read_only: made.into_iter().flatten().collect(),
+                records: Some(records),
+            }),
+            Err(error) => {
+                let _ = records.locked(Records::remove_stale);
+                Err(error)
+            }
+        }
     }
 
     /// The files and directories that cannot be changed; all of them exist.
@@ -81,6 +79,14 @@ impl Placeholders {
         if let Some(records) = self.records {
             let _ = records.locked(Records::remove_stale);
         }
+    }
+}
+
+/// Removes the placeholders of a directory of records, if no command needs them.
+pub(crate) fn remove(directory: &Path) {
+    if directory.exists() {
+        let records = Records::open(directory);
+        let _ = records.and_then(|records| records.locked(Records::remove_stale));
     }
 }
 
@@ -137,10 +143,9 @@ impl Records {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(error).on("the file", &self.made()),
         }
-        for path in recorded
-            .split(|&byte| byte == 0)
-            .filter(|path| !path.is_empty())
-        {
+        let recorded = recorded.split(|&byte| byte == 0);
+        // One may be in another, which was made before.
+        for path in recorded.filter(|path| !path.is_empty()).rev() {
             let path = Path::new(OsStr::from_bytes(path));
             match fs::symlink_metadata(path) {
                 // It stays if anything is in it.
@@ -153,8 +158,8 @@ impl Records {
     }
 
     /// Makes a placeholder for a path below `root`, if nothing is there: for its first ancestor that does not exist, if
-    /// one does not. Returns the path of what is read-only.
-    fn make(&self, root: &Path, path: &Path, absent: Absent) -> Result<PathBuf, Error> {
+    /// one does not. Returns the path of what is read-only; `None` if there is none.
+    fn make(&self, root: &Path, path: &Path, absent: Absent) -> Result<Option<PathBuf>, Error> {
         let below = path.strip_prefix(root).unwrap_or(path);
         let mut there = root.to_owned();
         for name in below {
@@ -162,19 +167,28 @@ impl Records {
             match fs::symlink_metadata(&there) {
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::NotFound => {
+                    if absent == Absent::Nothing {
+                        return Ok(None);
+                    }
                     let absent = if there == path {
                         absent
                     } else {
                         Absent::Directory
                     };
                     self.record(&there)?;
-                    make(&there, absent).on("the placeholder", &there)?;
-                    return Ok(there);
+                    return match make(&there, absent) {
+                        Ok(()) => Ok(Some(there)),
+                        // The program could permit itself to write there, as the owner.
+                        Err(error) if is_refused(&error) && there.parent() != Some(root) => {
+                            Ok(there.parent().map(Path::to_owned))
+                        }
+                        Err(error) => Err(error).on("the placeholder", &there),
+                    };
                 }
                 Err(error) => return Err(error).on("the file", &there),
             }
         }
-        Ok(path.to_owned())
+        Ok(Some(path.to_owned()))
     }
 
     fn record(&self, path: &Path) -> Result<(), Error> {
@@ -190,10 +204,18 @@ impl Records {
     }
 }
 
+fn is_refused(error: &std::io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem
+    )
+}
+
 /// Makes a placeholder.
 fn make(path: &Path, absent: Absent) -> std::io::Result<()> {
     let content = match absent {
         Absent::Directory => return fs::create_dir(path),
+        Absent::Nothing => return Ok(()),
         Absent::File => "",
         Absent::GitPointer => GIT_POINTER,
     };

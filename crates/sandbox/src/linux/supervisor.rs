@@ -36,7 +36,7 @@ fn start(
     program: &[OsString],
     placeholders: &Placeholders,
 ) -> Result<(Pid, PipeReader), Error> {
-    hard_links::refuse(&policy.write, placeholders.read_only())?;
+    hard_links::refuse(policy, placeholders.read_only())?;
     let (reports, to_supervisor) = std::io::pipe().step("a pipe")?;
     let mut namespaces = UnshareFlags::NEWUSER
         | UnshareFlags::NEWNS

@@ -1,7 +1,8 @@
 //! The view of the file system: what can be read and written.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{Read as _, Seek as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -22,29 +23,29 @@ const SHARED: [&str; 3] = ["/tmp", "/var/tmp", "/run"];
 /// The devices that a program can use.
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 
-/// Makes the view of a policy, in a mount namespace of its own. The files in `read_only` exist.
+/// Makes the view of a policy, in a mount namespace of its own. The files in `read_only` exist. Returns the numbers of
+/// the mounts that protect files which can be written otherwise.
 ///
 /// # Errors
 /// If the system refuses a step.
-pub(super) fn make(policy: &Policy, read_only: &BTreeSet<PathBuf>) -> Result<(), Error> {
-    mount_change(
-        "/",
-        MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
-    )
-    .step("private mounts")?;
+pub(super) fn make(
+    policy: &Policy,
+    read_only: &BTreeSet<PathBuf>,
+) -> Result<BTreeSet<String>, Error> {
+    let flags = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    mount_change("/", flags).step("private mounts")?;
     // Copies of mounts keep what they permit when everything is made read-only.
     let writable = copies(&policy.write)?;
     let visible = copies(&policy.visible)?;
     let devices = DEVICES.map(|name| (name, Path::new("/dev").join(name)));
     let devices = devices.map(|(name, path)| copy(&path).map(|device| (name, device)));
-    let nothing = Nothing::new()?;
 
     let everything = open(Path::new("/")).step("the root")?;
     set_mount_attributes(&everything, READ_ONLY | NO_SUID, true).step("read-only mounts")?;
-    for shared in SHARED.map(Path::new) {
-        let is_there = fs::symlink_metadata(shared).is_ok_and(|metadata| metadata.is_dir());
-        if is_there && !policy.write.iter().any(|root| shared.starts_with(root)) {
-            empty(shared, &[&writable, &visible])?;
+    let shared = SHARED.iter().filter_map(|path| fs::canonicalize(path).ok());
+    for shared in shared.collect::<BTreeSet<_>>() {
+        if !policy.write.iter().any(|root| shared.starts_with(root)) {
+            empty(&shared, &[&writable, &visible])?;
         }
     }
     for copy in &visible {
@@ -54,8 +55,12 @@ pub(super) fn make(policy: &Policy, read_only: &BTreeSet<PathBuf>) -> Result<(),
     for copy in &writable {
         copy.attach()?;
     }
+    let nothing = Nothing::new()?;
+    devices_of_its_own(devices.into_iter().collect::<Result<_, _>>()?)?;
+
     let mut denied = Vec::new();
-    for path in &policy.denied {
+    // With the records, a program could have files removed, and keep other commands waiting.
+    for path in policy.denied.iter().chain([&policy.records]) {
         match open(path) {
             Ok(_) => denied.push(path),
             // Not even this user can read it.
@@ -63,8 +68,13 @@ pub(super) fn make(policy: &Policy, read_only: &BTreeSet<PathBuf>) -> Result<(),
             Err(error) => return Err(error).on("the denied file", path),
         }
     }
+    let (inside, outside): (Vec<_>, Vec<_>) = denied
+        .into_iter()
+        .partition(|path| policy.write.iter().any(|root| path.starts_with(root)));
+    let list = File::open("/proc/self/mountinfo").step("the list of mounts")?;
+    let before = mounts(&list).step("the list of mounts")?;
     fix_ancestors(
-        read_only.iter().chain(denied.iter().copied()),
+        read_only.iter().chain(inside.iter().copied()),
         &policy.write,
     )?;
     for path in read_only {
@@ -77,14 +87,31 @@ pub(super) fn make(policy: &Policy, read_only: &BTreeSet<PathBuf>) -> Result<(),
             protect(path)?;
         }
     }
-    for path in denied {
-        nothing.cover(path)?;
-    }
-    devices_of_its_own(devices.into_iter().collect::<Result<_, _>>()?)?;
+    inside
+        .into_iter()
+        .try_for_each(|path| nothing.cover(path))?;
+    let now = mounts(&list).step("the list of mounts")?;
+    let protecting = now.difference(&before).cloned().collect();
+    outside
+        .into_iter()
+        .try_for_each(|path| nothing.cover(path))?;
     // Only with the processes of the namespace. It is read-only, because the system may take this user for its own, who
     // may write settings of the kernel.
     let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    mount("proc", "/proc", "proc", flags, None).step("the list of processes")
+    mount("proc", "/proc", "proc", flags, None).step("the list of processes")?;
+    Ok(protecting)
+}
+
+/// Returns the numbers of all mounts of this process from the list of the system.
+///
+/// # Errors
+/// If it cannot be read.
+pub(super) fn mounts(mut list: &File) -> std::io::Result<BTreeSet<String>> {
+    let mut text = String::new();
+    list.rewind()?;
+    list.read_to_string(&mut text)?;
+    let numbers = text.lines().filter_map(|line| line.split(' ').next());
+    Ok(numbers.map(str::to_owned).collect())
 }
 
 /// A copy of a mount, or of a part of it, that is attached nowhere.
@@ -218,13 +245,13 @@ struct Nothing {
 impl Nothing {
     fn new() -> Result<Self, Error> {
         let step = "an unreadable file";
+        // Only of mounts that are attached, a part can be copied on all systems. Other devices cover this one.
         let system = file_system("0700", MountAttrFlags::empty()).step(step)?;
+        attach(&system, &open(Path::new("/dev")).step(step)?).step(step)?;
+        let path = Path::new("/dev/nothing");
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDONLY | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(&system, c"file", flags, Mode::empty()).step(step)?;
-        drop(file);
-        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-        let file = open_tree(&system, c"file", flags).step(step)?;
-        set_mount_attributes(&file, READ_ONLY, false).step(step)?;
+        drop(rustix::fs::open(path, flags, Mode::empty()).step(step)?);
+        let file = open(path).step(step)?;
         Ok(Self { file })
     }
 
@@ -233,11 +260,12 @@ impl Nothing {
         let target = open(path).on("the denied file", path)?;
         let is_directory = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir());
         let cover = if is_directory {
-            file_system("0000", MountAttrFlags::MOUNT_ATTR_RDONLY)
+            file_system("0000", MountAttrFlags::empty())
         } else {
             copy_at(self.file.as_fd())
         };
         let cover = cover.on("the denied file", path)?;
+        set_mount_attributes(&cover, READ_ONLY, false).on("the denied file", path)?;
         attach(&cover, &target).on("the denied file", path)
     }
 }

@@ -93,3 +93,39 @@ fn what_another_program_has_written_stays() {
     assert_eq!(fixture.read("work/CLAUDE.md"), "of the user");
     assert!(!fixture.path("work/.claude").exists());
 }
+
+#[test]
+fn nested_placeholders_of_two_commands_are_removed() {
+    let Some(mut fixture) = Fixture::new() else {
+        return;
+    };
+    let inner = fixture.path("work/.claude/skills");
+    let mut first = sleeping(&fixture, "first");
+    fixture.policy.read_only.insert(
+        0,
+        cachalot_sandbox::ReadOnly {
+            path: inner,
+            absent: cachalot_sandbox::Absent::Directory,
+        },
+    );
+    fixture.print("test -d .claude/skills");
+    end(&mut first);
+    wait_until(|| !exist(&fixture));
+}
+
+#[test]
+fn a_program_does_not_get_at_the_records() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let records = fixture.path("records");
+    fixture.fail(&format!("ls {}", records.display()));
+    let mut killed = sleeping(&fixture, "killed");
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    // As at the end of a chat.
+    wait_until(|| {
+        cachalot_sandbox::remove_placeholders(&records);
+        !exist(&fixture)
+    });
+}

@@ -1,5 +1,6 @@
 //! Programs in the sandbox of a call.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -78,55 +79,69 @@ fn add_files(
     filter: &SearchFilter,
 ) -> Result<(), String> {
     let root = workspace.root();
+    if root.parent().is_none() {
+        return Err("the workspace is the root of the file system".to_owned());
+    }
     let (read_only, denied) = (&mut policy.read_only, &mut policy.denied);
     let mut protect = |path: PathBuf, absent| read_only.push(ReadOnly { path, absent });
     for (name, absent) in AT_TOP {
-        let path = root.join(name);
-        // A git directory is written; only parts of it are protected.
-        if name != ".git" || !path.exists() {
-            protect(path, absent);
+        // Of a git directory, only parts are protected.
+        if name != ".git" || !root.join(".git/HEAD").exists() {
+            protect(root.join(name), absent);
         }
     }
     if let Some(hooks) = hooks_directory(root) {
         protect(hooks, Absent::Directory);
     }
     let mut seen = 0_usize;
-    let mut directories = vec![root.to_owned()];
-    while let Some(directory) = directories.pop() {
-        let is_git = directory.file_name().is_some_and(|name| name == ".git");
-        if is_git {
-            IN_GIT
-                .iter()
-                .for_each(|(name, absent)| protect(directory.join(name), *absent));
-        }
+    // With true for those that are protected with all below.
+    let mut directories = vec![(root.to_owned(), false)];
+    while let Some((directory, is_protected)) = directories.pop() {
         let unreadable = |error| format!("{} cannot be read: {error}", directory.display());
         let entries = match std::fs::read_dir(&directory) {
-            Ok(entries) => entries,
-            // Removed since, or not for this user, and then not for the command.
-            Err(error) if is_out_of_reach(&error) => continue,
+            Ok(entries) => entries.collect::<Result<Vec<_>, _>>().map_err(unreadable)?,
+            // Removed since.
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            // A command of the owner could permit itself to read it.
+            Err(error) if error.kind() == ErrorKind::PermissionDenied && directory != root => {
+                denied.push(directory);
+                continue;
+            }
             Err(error) => return Err(unreadable(error)),
         };
-        for entry in entries {
-            let entry = entry.map_err(unreadable)?;
-            let path = entry.path();
-            seen += 1;
-            if seen > MAXIMUM {
-                return Err(format!(
-                    "{} has more than {MAXIMUM} files; choose a smaller workspace",
-                    root.display()
-                ));
+        seen += entries.len();
+        if seen > MAXIMUM {
+            return Err(format!(
+                "{} has more than {MAXIMUM} files; choose a smaller workspace",
+                root.display()
+            ));
+        }
+        let has = |name: &str| entries.iter().any(|entry| entry.file_name() == *name);
+        let is_git = ["HEAD", "objects", "refs"].into_iter().all(has);
+        if is_git && !is_protected {
+            for (name, absent) in IN_GIT {
+                protect(directory.join(name), absent);
             }
+        }
+        for entry in &entries {
+            let path = entry.path();
             let kind = entry.file_type().map_err(unreadable)?;
-            let is_directory = kind.is_dir();
             let target = kind.is_symlink().then(|| without_links(&path));
+            let in_git = is_git && !IN_GIT.iter().any(|(name, _)| entry.file_name() == **name);
             if filter.hides(&path, workspace) {
                 denied.extend(target.into_iter().chain([path]));
-            } else if is_protected(&path, root, is_directory) {
-                for path in target.into_iter().chain([path]) {
-                    protect(path, Absent::Directory);
+            } else if is_protected || is_protected_name(&path, root, kind.is_dir()) {
+                if kind.is_dir() {
+                    directories.push((path.clone(), true));
                 }
-            } else if is_directory && !is_git {
-                directories.push(path);
+                // A part of a protected directory is protected with it, but not what a link leads to.
+                let own = (!is_protected).then_some(path);
+                for path in target.into_iter().chain(own) {
+                    protect(path, Absent::Nothing);
+                }
+            } else if kind.is_dir() && !in_git {
+                let is_protected = is_git;
+                directories.push((path, is_protected));
             }
         }
     }
@@ -141,16 +156,17 @@ fn hooks_directory(root: &Path) -> Option<PathBuf> {
     let path = std::str::from_utf8(&output.stdout)
         .ok()?
         .trim_end_matches('\n');
-    (!path.is_empty()).then(|| without_links(&root.join(path)))
-}
-
-fn is_out_of_reach(error: &std::io::Error) -> bool {
-    use std::io::ErrorKind::{NotFound, PermissionDenied};
-    matches!(error.kind(), NotFound | PermissionDenied)
+    // Husky's hooks run those in the directory above.
+    let path = Path::new(path);
+    let path = path
+        .parent()
+        .filter(|_| path.ends_with("_"))
+        .unwrap_or(path);
+    (path != Path::new("")).then(|| without_links(&root.join(path)))
 }
 
 /// Returns true for a file or directory that commands cannot change.
-fn is_protected(path: &Path, root: &Path, is_directory: bool) -> bool {
+fn is_protected_name(path: &Path, root: &Path, is_directory: bool) -> bool {
     let Ok(path) = path.strip_prefix(root) else {
         return false;
     };
