@@ -53,10 +53,10 @@ pub(super) fn run(
     watch_mounts(protecting, to_supervisor)?;
 
     let program = start(program)?;
-    // Who reads its output waits for the last process that has it.
+    // A reader of the output waits for the last process that has it.
     system::close_standard_streams().step("the outputs")?;
     let ended = wait_for(program)?;
-    // Those that have ended are of no interest.
+    // Removes the processes that have ended.
     let is_going_on = loop {
         match wait(WaitOptions::NOHANG) {
             Ok(Some(_)) => {}

@@ -156,7 +156,7 @@ impl Trial {
             .process_group(0)
             .spawn()
             .unwrap();
-        let end = Instant::now() + Duration::from_secs(20);
+        let end = Instant::now() + Duration::from_secs(60);
         let mut status = None;
         while status.is_none() && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(2));

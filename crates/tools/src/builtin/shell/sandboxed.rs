@@ -174,3 +174,19 @@ fn is_protected_name(path: &Path, root: &Path, is_directory: bool) -> bool {
     let is_git_directory = is_directory && path.file_name().is_some_and(|name| name == ".git");
     !is_git_directory && protected_name(path).is_some()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placeholders_have_protected_names() {
+        for (name, _) in AT_TOP {
+            assert!(protected_name(Path::new(name)).is_some(), "{name}");
+        }
+        for (name, _) in IN_GIT {
+            let path = Path::new(".git").join(name);
+            assert!(protected_name(&path).is_some(), "{name}");
+        }
+    }
+}
