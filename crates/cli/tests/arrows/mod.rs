@@ -43,6 +43,15 @@ fn has_example(file: &str) -> bool {
     fences.step_by(2).any(is_rust)
 }
 
+/// The README's `cargo run` names no program, and there are several.
+#[test]
+fn cargo_runs_one_program_by_default() {
+    let metadata = metadata();
+    let packages = metadata["packages"].as_array().unwrap().iter();
+    let programs = packages.filter_map(|package| package["default_run"].as_str());
+    assert_eq!(programs.collect::<Vec<_>>(), ["cachalot"]);
+}
+
 /// A crate without examples in its documentation is not searched for them, which takes seconds each time.
 #[test]
 fn examples_in_documentation_are_run() {
