@@ -9,6 +9,7 @@ pub mod html;
 pub mod registry;
 mod run_blocking;
 pub mod toolbox;
+mod workspace_sandbox;
 
 pub use cachalot_operation::{
     Arguments, CacheClass, Failure, Gate, LiveOutput, Operation, OperationMetadata, Origin,
@@ -21,3 +22,4 @@ pub use toolbox::{
     BatchContext, CallObserver, CallOutcome, Preparation, PreparedCall, ToolCall, ToolCallResult,
     Toolbox,
 };
+pub use workspace_sandbox::WorkspaceSandbox;
