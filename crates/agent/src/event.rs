@@ -177,8 +177,21 @@ pub struct ApprovalRequest<'a> {
     /// The calls that [`Approval::Always`] covers, as a rule under `permissions.allow`; `None` if it covers
     /// this call only.
     pub pattern: Option<&'a str>,
+    /// The place where the commands of the call run; `None` if it runs none, or an MCP server does.
+    pub place: Option<CommandPlace>,
+    /// What the call touches.
+    pub resource_access: &'a cachalot_tools::ResourceAccess,
     /// Names and values that hooks supply to the approver.
     pub notes: &'a BTreeMap<String, String>,
+}
+
+/// The place where commands run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommandPlace {
+    /// A sandbox of the operating system.
+    Sandbox,
+    /// The machine, with the rights of the user.
+    Outside,
 }
 
 impl ApprovalRequest<'_> {

@@ -55,7 +55,9 @@ pub use context::ContextSource;
 pub use definition::{AgentDefinition, SourceFile, Team};
 pub use dependencies::{Dependencies, HookSetup, Toolboxes};
 pub use error::{Error, ErrorKind};
-pub use event::{Approval, ApprovalRequest, Approver, Concern, ConcernKind, Event, Listener};
+pub use event::{
+    Approval, ApprovalRequest, Approver, CommandPlace, Concern, ConcernKind, Event, Listener,
+};
 pub use fork::{Fork, ForkDifference, ForkReport, ForkSpec};
 pub use inherit::{Inherit, InheritedPart};
 pub use provenance::Provenance;

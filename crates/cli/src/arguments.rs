@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use cachalot_hooks::Dialect;
-use cachalot_workflow::format::Language;
+use cachalot_workflow::format::PythonRunner;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
@@ -130,6 +130,8 @@ pub(crate) struct Run {
     /// node. A run without a required approval does not start. May be repeated.
     #[arg(long, value_name = "NODE")]
     pub(crate) approve: Vec<String>,
+    #[command(flatten)]
+    pub(crate) sandbox: SandboxFlags,
     /// Answer memoized steps only from the cache; a miss is an error.
     #[arg(long, group = "mode")]
     pub(crate) frozen: bool,
@@ -159,16 +161,17 @@ pub(crate) struct Run {
 /// The runner of inline code.
 #[derive(Debug, Args)]
 pub(crate) struct Python {
-    /// Runner of Python blocks: the embedded interpreter, or the `python3` of this machine, which is not
-    /// sandboxed [default: `settings.python.runner`, else embedded]
-    #[arg(long = "python", value_name = "RUNNER", value_parser = Language::RUNNERS)]
+    /// Runner of Python blocks: the `python3` of this machine, the embedded interpreter, or `auto`: `python3` where it
+    /// can be put in a sandbox, else the embedded one. `python3` also permits to run it without a sandbox where there is
+    /// none [default: `settings.python.runner`, else auto]
+    #[arg(long = "python", value_name = "RUNNER", value_parser = PythonRunner::NAMES)]
     runner: Option<String>,
 }
 
 impl Python {
-    /// Returns the language of blocks that name none, if the flag is set.
-    pub(crate) fn language(&self) -> Option<Language> {
-        self.runner.as_deref().and_then(Language::from_runner)
+    /// Returns the runner, if the flag is set.
+    pub(crate) fn runner(&self) -> Option<PythonRunner> {
+        self.runner.as_deref().and_then(PythonRunner::from_name)
     }
 }
 
@@ -278,19 +281,32 @@ pub(crate) enum InitKind {
     Workflow,
 }
 
-/// The sandbox of commands that tools run.
+/// The sandbox of commands and Python code.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct SandboxFlags {
-    /// Run commands of tools in a sandbox: they write in the workspace only, not to protected files, read no credentials
-    /// and no denied files, and have no network. Linux only.
-    #[arg(long)]
-    pub(crate) sandbox: bool,
-    /// Let them also write in this file or directory, such as a cache of packages. May be repeated.
-    #[arg(long, value_name = "PATH", requires = "sandbox")]
+    /// Run commands of tools in a sandbox (`on`, also without a value): they write in the workspace only, not to protected
+    /// files, read no credentials and no denied files, and have no network. `auto` also runs them without a question,
+    /// except those that a rule asks about. `off` runs commands and Python outside [default: for `chat --yes` and Python,
+    /// in a sandbox where the machine has one]. Linux only.
+    #[arg(long, value_name = "MODE", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "on")]
+    pub(crate) sandbox: Option<SandboxMode>,
+    /// In the sandbox, this file or directory can be written, too, such as a cache of packages. May be repeated.
+    #[arg(long, value_name = "PATH")]
     pub(crate) sandbox_write: Vec<PathBuf>,
-    /// Let them also use the network of the machine.
-    #[arg(long, requires = "sandbox")]
+    /// In the sandbox, the network of the machine can be used.
+    #[arg(long)]
     pub(crate) sandbox_network: bool,
+}
+
+/// Use of the sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SandboxMode {
+    /// Commands run in it.
+    On,
+    /// Commands run in it, and without a question unless a rule asks.
+    Auto,
+    /// Nothing runs in it.
+    Off,
 }
 
 /// Hooks from the command line, in addition to those of files.

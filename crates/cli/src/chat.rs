@@ -19,6 +19,7 @@ mod prompt;
 mod questions;
 pub(crate) mod resumption;
 mod review;
+mod sandboxed_commands;
 pub(crate) mod setup;
 pub(crate) mod show;
 mod status;

@@ -21,6 +21,7 @@ mod interrupts;
 mod models;
 mod output_file;
 mod permissions;
+mod python;
 mod random;
 mod read_only_agents;
 mod regular_file;
@@ -95,7 +96,9 @@ fn dispatch(command: &Command) -> Result<()> {
             wait_for(commands::simulate::simulate(simulate, environment))
         }
         Command::Serve(serve) => wait_for(commands::serve::serve(serve, environment, warn)),
-        Command::Validate(validate) => commands::validate::validate(validate, environment),
+        Command::Validate(validate) => {
+            wait_for(commands::validate::validate(validate, environment))
+        }
         Command::Cache(command) => {
             let inspection = commands::cache::Inspection {
                 process_environment: environment,

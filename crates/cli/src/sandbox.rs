@@ -1,4 +1,4 @@
-//! The sandbox of the commands that the tools of a chat run.
+//! The sandbox of the programs that a chat or a run starts.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,14 +17,30 @@ use crate::wiring::ProcessEnvironment;
 /// This program, which also makes sandboxes.
 const HELPER: &str = "/proc/self/exe";
 
-/// The sandbox of a chat. Its temporary files are removed with it.
-pub(crate) struct ChatSandbox {
+/// Returns true if this machine can run programs in a sandbox. Tries it, which takes some milliseconds.
+pub(crate) fn is_available() -> bool {
+    Mechanism::available(Path::new(HELPER)) == Mechanism::Namespaces
+}
+
+/// The programs that run in a sandbox.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SandboxUse {
+    /// The limits of the sandbox.
+    pub(crate) flags: SandboxFlags,
+    /// True if commands of tools run in it.
+    pub(crate) commands: bool,
+    /// True if Python code of a workflow runs in it.
+    pub(crate) python: bool,
+}
+
+/// The sandbox of a chat or a run. Its temporary files are removed with it.
+pub(crate) struct SessionSandbox {
     commands: CommandSandbox,
     data: Vec<PathBuf>,
     _temporary: TempDir,
 }
 
-impl ChatSandbox {
+impl SessionSandbox {
     /// Prepares the sandbox.
     ///
     /// # Errors
@@ -35,7 +51,7 @@ impl ChatSandbox {
         home: &Home,
         workspace: &Path,
     ) -> Result<Self> {
-        if Mechanism::available(Path::new(HELPER)) != Mechanism::Namespaces {
+        if !is_available() {
             return Err(CommandError::usage(
                 Problem::new("no-sandbox", "--sandbox: this machine cannot run commands in a sandbox").help(
                     "it needs Linux with user namespaces, which containers and administrators may turn off; `cachalot doctor` says what fails",
@@ -110,7 +126,7 @@ fn outside_of_run() -> impl Iterator<Item = PathBuf> {
     needed.filter(|path| path.starts_with("/run"))
 }
 
-impl Drop for ChatSandbox {
+impl Drop for SessionSandbox {
     /// Removes what commands that were killed have left in the workspace.
     fn drop(&mut self) {
         cachalot_sandbox::remove_placeholders(&self.commands.policy.records);

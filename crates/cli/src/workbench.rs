@@ -27,16 +27,16 @@ use cachalot_store::in_process::InProcessStore;
 use cachalot_tools::builtin::SessionStates;
 use cachalot_tools::builtin::skills::workspace_directories;
 use cachalot_tools::cached::{CachedTools, EngineLifetime, EngineRegistration, WriteNotifier};
-use cachalot_tools::{LiveOutput, ToolContext, Workspace};
+use cachalot_tools::{LiveOutput, ToolContext, Workspace, WorkspaceSandbox};
 use cachalot_workflow::action::runtime::{AgentHost, ToolServices};
 use parking_lot::Mutex;
 
-use crate::arguments::{HookFlags, SandboxFlags};
+use crate::arguments::HookFlags;
 use crate::command_error::{CommandError, Result};
 use crate::home::Home;
 use crate::hooks::{self, ResponseStores};
 use crate::models::models;
-use crate::sandbox::ChatSandbox;
+use crate::sandbox::{SandboxUse, SessionSandbox};
 use crate::wiring::{ProcessEnvironment, Warn, run_id};
 
 /// Parts from which a workbench is created.
@@ -49,8 +49,8 @@ pub(crate) struct WorkbenchParts {
     pub(crate) mode: CacheMode,
     /// Hooks that the command line names.
     pub(crate) hooks: HookFlags,
-    /// The sandbox of commands that tools run.
-    pub(crate) sandbox: SandboxFlags,
+    /// The programs that run in a sandbox.
+    pub(crate) sandbox: SandboxUse,
     pub(crate) warn: Warn,
     /// Receives messages that are not warnings: the figures of a session that ends.
     pub(crate) tell: Warn,
@@ -67,8 +67,8 @@ struct WorkbenchInner {
     context: ToolContext,
     sessions: Sessions,
     protected: Vec<PathBuf>,
-    /// The sandbox of commands, with their temporary files.
-    sandbox: Option<ChatSandbox>,
+    /// The sandbox of programs, with their temporary files.
+    sandbox: Option<SessionSandbox>,
     /// The user's data directory, which contains skills.
     data: Option<PathBuf>,
     write_notifier: WriteNotifier,
@@ -136,9 +136,14 @@ impl Workbench {
         // Without a store, sessions end with the process.
         let store = parts.store.clone();
         let shelf = store.unwrap_or_else(|| Arc::new(InProcessStore::new(Arc::clone(&clock))));
-        let sandbox = match parts.sandbox.sandbox {
-            true => Some(ChatSandbox::new(
-                &parts.sandbox,
+        let SandboxUse {
+            flags,
+            commands,
+            python,
+        } = &parts.sandbox;
+        let sandbox = match *commands || *python {
+            true => Some(SessionSandbox::new(
+                flags,
                 process_environment,
                 home,
                 place.root(),
@@ -158,6 +163,7 @@ impl Workbench {
             rules: Arc::default(),
             sandbox: sandbox
                 .as_ref()
+                .filter(|_| *commands)
                 .map(|sandbox| sandbox.protecting(&protected)),
             witness: cachalot_cache::Witness::default(),
             output: LiveOutput::default(),
@@ -216,7 +222,10 @@ impl Workbench {
             inner.context.workspace.root(),
         ));
         let mut context_of_tools = inner.context.clone();
-        let sandbox = inner.sandbox.as_ref();
+        let sandbox = inner
+            .sandbox
+            .as_ref()
+            .filter(|_| inner.parts.sandbox.commands);
         context_of_tools.sandbox = sandbox.map(|sandbox| sandbox.protecting(&protected));
         Ok(Dependencies {
             hooks: Some(hooks),
@@ -298,6 +307,27 @@ impl Workbench {
                 "tools: every call runs, because `tools.cacheToolResults` is not true".to_owned()
             }
         }
+    }
+
+    /// Returns the sandbox of Python code, if there is one.
+    pub(crate) fn python_sandbox(&self) -> Option<WorkspaceSandbox> {
+        self.workspace_sandbox()
+            .filter(|_| self.0.parts.sandbox.python)
+    }
+
+    /// Returns the sandbox of the commands of a workflow, if there is one.
+    pub(crate) fn command_sandbox(&self) -> Option<WorkspaceSandbox> {
+        self.workspace_sandbox()
+            .filter(|_| self.0.parts.sandbox.commands)
+    }
+
+    fn workspace_sandbox(&self) -> Option<WorkspaceSandbox> {
+        let inner = &self.0;
+        Some(WorkspaceSandbox {
+            sandbox: inner.sandbox.as_ref()?.protecting(&inner.protected),
+            workspace: Arc::clone(&inner.context.workspace),
+            rules: Arc::clone(&inner.context.rules),
+        })
     }
 
     /// Returns the working directory of the tools.

@@ -300,6 +300,7 @@ fn run(path: &Path, ledger: &Path, front_bytes: u64, result: &Value) -> Runtime 
         secrets: BTreeMap::new(),
         actions: Arc::new(actions),
         tools: cachalot_workflow::action::runtime::ToolServices::default(),
+        sandbox: None,
         reporter: Arc::new(NullReporter),
     }
 }

@@ -44,13 +44,13 @@ use crate::{Registry, codes};
 use nodes::{END, NodeLevel, NodeReader, START};
 use outer_file::OuterFile;
 
-pub use agent::Agent;
+pub use agent::{Agent, InlineCode};
 pub(crate) use agent::{
     Branch, ErrorMode, Evaluator, FanOut, Flow, Node, OnError, Output, Reflection, Retries, Rule,
     Subgraph, Target, Work,
 };
 pub use file_keys::FILE;
-pub use language::Language;
+pub use language::{Language, PythonChoice, PythonRunner};
 pub use node_keys::ON_ERROR;
 pub use schema::schema;
 pub use settings::{
@@ -75,27 +75,27 @@ pub fn load(
     environment: &BTreeMap<String, String>,
     builtins: &Builtins,
 ) -> Result<Agent, Vec<Problem>> {
-    load_with_runner(file, text, registry, environment, builtins, None)
+    let python = PythonChoice::EMBEDDED;
+    load_with_python(file, text, registry, environment, builtins, python)
 }
 
-/// Loads an agent file like [`load`]. If `runner` is set, it runs the Python code that has no `language`
-/// of its own and overrides `settings.python.runner`.
+/// Loads an agent file like [`load`], for a runner of the Python code that has no `language` of its own.
 ///
 /// # Errors
 /// The same as those of [`load`].
-pub fn load_with_runner(
+pub fn load_with_python(
     file: &str,
     text: &str,
     registry: &Registry,
     environment: &BTreeMap<String, String>,
     builtins: &Builtins,
-    runner: Option<Language>,
+    python: PythonChoice<'_>,
 ) -> Result<Agent, Vec<Problem>> {
     let context = LoadContext {
         registry,
         environment,
         builtins,
-        runner,
+        python,
         outer: None,
         loaded: &Cell::new(0),
     };
@@ -145,8 +145,8 @@ struct LoadContext<'a> {
     registry: &'a Registry,
     environment: &'a BTreeMap<String, String>,
     builtins: &'a Builtins,
-    /// The runner of the command.
-    runner: Option<Language>,
+    /// The runner of Python.
+    python: PythonChoice<'a>,
     /// The file that runs this one as a subgraph.
     outer: Option<&'a OuterFile<'a>>,
     /// The number of subgraph files that were loaded so far.
@@ -163,7 +163,7 @@ fn read(
         registry,
         environment,
         builtins,
-        runner,
+        python,
         outer,
         loaded: _,
     } = context;
@@ -272,9 +272,8 @@ fn read(
         indexes: indexes(&names),
         variables: &variables,
         extraction_schema,
-        runner: runner
-            .or(settings.python.runner)
-            .unwrap_or(Language::Python),
+        runner: python.runner.or(settings.python.runner).unwrap_or_default(),
+        scripts: Vec::new(),
         approvals,
         approvals_inside: Vec::new(),
         problems: std::mem::take(problems),
@@ -285,6 +284,7 @@ fn read(
         .collect();
     let (start, flows) = reader.flows(nodes, edges);
     *problems = reader.problems;
+    let scripts = reader.scripts;
     let mut approvals = interrupts::resolve(reader.approvals, &names, problems);
     approvals.extend(reader.approvals_inside);
     problems.extend(interrupts::warning(&approvals));
@@ -315,6 +315,7 @@ fn read(
         nodes,
         start,
         approvals,
+        scripts,
         warnings: Vec::new(),
     })
 }

@@ -130,6 +130,7 @@ fn runtime(directory: &Path, memory: Arc<dyn Store>, actions: Registry) -> Arc<R
         secrets: BTreeMap::new(),
         actions: Arc::new(actions),
         tools: cachalot_workflow::action::runtime::ToolServices::default(),
+        sandbox: None,
         reporter: Arc::new(Silence),
     })
 }

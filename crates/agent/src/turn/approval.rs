@@ -206,6 +206,8 @@ pub(super) async fn approve(
             .filter(|(is, _)| *is == HookDecision::Ask)
             .map(|(_, why)| why.as_str()),
         concern: reason.concern.as_ref(),
+        place: candidate.command_place(&context.shared.dependencies.tools),
+        resource_access: operation.resource_access,
         notes: &candidate.notes,
     };
     let hook_emitter = &context.hook_emitter;

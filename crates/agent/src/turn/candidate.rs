@@ -5,9 +5,12 @@ use std::collections::BTreeMap;
 use cachalot_hooks::input::ToolUse;
 use cachalot_hooks::{Decision, Verdict};
 use cachalot_operation::{AccessRequest, ResourceAccess};
-use cachalot_tools::{Origin, Preparation, PreparedCall, ToolCall, ToolOutput, sanitize_name};
+use cachalot_tools::{
+    Origin, Preparation, PreparedCall, ToolCall, ToolContext, ToolOutput, sanitize_name,
+};
 use serde_json::{Map, Value};
 
+use crate::event::CommandPlace;
 use crate::hook_emitter::HookContext;
 
 /// A call that is being judged.
@@ -95,6 +98,21 @@ impl Candidate {
                 resource_access,
             }),
             Preparation::Refused(_) => None,
+        }
+    }
+
+    /// Returns the place where the commands of the call run.
+    pub(super) fn command_place(&self, context: &ToolContext) -> Option<CommandPlace> {
+        match &self.prepared.preparation {
+            Preparation::Ready {
+                origin: Origin::BuiltIn,
+                resource_access,
+                ..
+            } if !resource_access.commands.is_empty() => Some(match context.sandbox {
+                Some(_) => CommandPlace::Sandbox,
+                None => CommandPlace::Outside,
+            }),
+            _ => None,
         }
     }
 

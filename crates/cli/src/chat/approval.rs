@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use cachalot_agent::{Approval, ApprovalRequest, Approver, CancellationToken, ConcernKind};
+use cachalot_agent::{
+    Approval, ApprovalRequest, Approver, CancellationToken, CommandPlace, ConcernKind,
+};
 use cachalot_hooks::input::PermissionMode;
 use parking_lot::Mutex;
 
@@ -17,9 +19,12 @@ use crate::render::style::Style;
 use crate::render::visible::{on_one_line, visible};
 use crate::terminal::{Choice, Console, Input, Question, Reply};
 
-/// Approver for `--yes`: allows every call, except writes of protected files and calls that a deny rule may
-/// deny.
-pub(super) struct ApproveAll;
+/// Approver for `--yes`: allows every call, except writes of protected files, calls that a deny rule may deny, and
+/// commands outside of a sandbox that the user has not permitted.
+pub(super) struct ApproveAll {
+    /// True for `--sandbox=off`: commands may run outside of a sandbox.
+    pub(super) permits_outside: bool,
+}
 
 #[async_trait]
 impl Approver for ApproveAll {
@@ -33,6 +38,11 @@ impl Approver for ApproveAll {
                 Approval::No(Some(format!(
                     "it {concern}, and `--yes` does not allow that; {remedy}"
                 )))
+            }
+            _ if question.place == Some(CommandPlace::Outside) && !self.permits_outside => {
+                Approval::No(Some(
+                    "`--yes` runs commands in a sandbox only, and this machine has none (`cachalot doctor` says why); `--sandbox=off` permits them without one, and a rule in permissions.allow those that it matches".to_owned(),
+                ))
             }
             _ => Approval::Yes,
         }
@@ -65,6 +75,11 @@ impl TerminalApprover {
         let arguments = diff.unwrap_or_else(|| words::arguments(question.call, question.arguments));
         if !arguments.is_empty() {
             self.prompt.tell(arguments.trim_end());
+        }
+        match question.place {
+            Some(CommandPlace::Sandbox) => self.prompt.tell("  in the sandbox"),
+            Some(CommandPlace::Outside) => self.prompt.tell("  without a sandbox"),
+            None => {}
         }
         if let Some(rule) = question.rule {
             let why = match question.doubt {

@@ -14,7 +14,6 @@ use cachalot_hooks::input::PermissionMode;
 use serde_json::{Value, json};
 
 use super::agent_command;
-use super::approval::ApproveAll;
 use super::attachments::{self, Folders};
 use super::event_stream::EventStream;
 use super::setup::{ChatCallbacks, ChatSetup, close, failure};
@@ -45,9 +44,10 @@ pub(crate) async fn answer(setup: &ChatSetup<'_>, document: &mut Value) -> Resul
     let mut interrupts = Interrupts::listen()?;
     let bench = setup.workbench(&show).await?;
     let approver: Arc<dyn Approver> = match setup.arguments.yes {
-        true => Arc::new(ApproveAll),
+        true => Arc::new(setup.approve_all()),
         false => Arc::new(DenyUnattended),
     };
+    let approver = setup.with_sandbox(approver, &bench);
     let format = setup.arguments.output_format();
     let listener: Arc<dyn Listener> = match format {
         OutputFormat::StreamJson => Arc::new(EventStream::new(Arc::clone(&show))),

@@ -7,16 +7,19 @@ use cachalot_agent::{Approver, Dependencies, ErrorKind, Listener, Team, UserProm
 use cachalot_cache::CacheMode;
 use cachalot_core::Problem;
 
+use super::approval::ApproveAll;
 use super::prompt::Prompt;
 use super::resumption::Resumption;
+use super::sandboxed_commands::SandboxedCommands;
 use super::show::Show;
-use crate::arguments::Chat;
+use crate::arguments::{Chat, SandboxMode};
 use crate::command_error::{CommandError, FAILED, Result};
 use crate::default_agent::{self, bad_workspace};
 use crate::home::Home;
 use crate::interrupts::Interrupts;
 use crate::models;
 use crate::render::Level;
+use crate::sandbox::{self, SandboxUse};
 use crate::team;
 use crate::wiring::{Engine, EngineOptions, ProcessEnvironment, Warn, run_id};
 use crate::workbench::{Workbench, WorkbenchParts};
@@ -71,6 +74,43 @@ impl ChatSetup<'_> {
         }
     }
 
+    /// Returns the use of the sandbox. Without a flag, `--yes` runs commands in one where the machine has one.
+    fn sandbox_use(&self) -> SandboxUse {
+        let flags = &self.arguments.sandbox;
+        let commands = match flags.sandbox {
+            Some(SandboxMode::On | SandboxMode::Auto) => true,
+            Some(SandboxMode::Off) => false,
+            None => self.arguments.yes && sandbox::is_available(),
+        };
+        SandboxUse {
+            flags: flags.clone(),
+            commands,
+            python: false,
+        }
+    }
+
+    /// Returns the approver for `--yes`.
+    pub(super) fn approve_all(&self) -> ApproveAll {
+        ApproveAll {
+            permits_outside: self.arguments.sandbox.sandbox == Some(SandboxMode::Off),
+        }
+    }
+
+    /// Adds the approval of commands in the sandbox to an approver, for `--sandbox=auto`.
+    pub(super) fn with_sandbox(
+        &self,
+        next: Arc<dyn Approver>,
+        bench: &Workbench,
+    ) -> Arc<dyn Approver> {
+        match self.arguments.sandbox.sandbox {
+            Some(SandboxMode::Auto) => Arc::new(SandboxedCommands {
+                next,
+                workspace: bench.workspace().to_owned(),
+            }),
+            _ => next,
+        }
+    }
+
     /// Opens the store, tools and models.
     ///
     /// # Errors
@@ -102,7 +142,7 @@ impl ChatSetup<'_> {
             secret_set,
             mode: self.mode(),
             hooks: self.arguments.hook.clone(),
-            sandbox: self.arguments.sandbox.clone(),
+            sandbox: self.sandbox_use(),
             warn,
             tell: Arc::new(move |message| tell.note(message)),
             reporter: Arc::clone(show) as _,

@@ -8,7 +8,7 @@ use cachalot_hooks::input::PermissionMode;
 use parking_lot::Mutex;
 
 use super::agent_command;
-use super::approval::{ApproveAll, TerminalApprover};
+use super::approval::TerminalApprover;
 use super::attachments::{self, Folders};
 use super::command::Command;
 use super::messages::{advise, complain, list_agents, plan_question};
@@ -51,7 +51,7 @@ pub(crate) async fn run_chat(setup: &ChatSetup<'_>) -> Result<()> {
     let bench = setup.workbench(&show).await?;
     let under_way = Arc::new(Mutex::new(CancellationToken::default()));
     let approver: Arc<dyn Approver> = match setup.arguments.yes {
-        true => Arc::new(ApproveAll),
+        true => Arc::new(setup.approve_all()),
         false => Arc::new(TerminalApprover {
             saved: permissions::file(setup.process_environment),
             prompt: prompt.clone(),
@@ -65,6 +65,7 @@ pub(crate) async fn run_chat(setup: &ChatSetup<'_>) -> Result<()> {
         show: Arc::clone(&show),
         cancel: Arc::clone(&under_way),
     };
+    let approver = setup.with_sandbox(approver, &bench);
     let mode = ChatMode::default();
     let approver: Arc<dyn Approver> = Arc::new(ModeApprover {
         next: approver,

@@ -12,19 +12,21 @@ use cachalot_workflow::actions::{self, cache::agent_segment};
 use cachalot_workflow::format::{Agent, ScriptSettings};
 use cachalot_workflow::graph::{self, RunFailure, Scripts};
 use cachalot_workflow::report::{Event, Reporter};
-use cachalot_workflow::script::{Python3Options, WorkerOptions, WorkerPool};
+use cachalot_workflow::script::{WorkerOptions, WorkerPool};
 use cachalot_workflow::session::SessionMemory;
 use serde_json::{Map, Value, json};
 
 use super::validate::{LoadedWorkflow, load};
-use crate::arguments::{HookFlags, Run, SandboxFlags};
+use crate::arguments::{HookFlags, Run, SandboxMode};
 use crate::backend::Backend;
 use crate::command_error::{CommandError, Result, Sources};
 use crate::interrupts::Interrupts;
+use crate::python::{PythonPlan, PythonRunners};
 use crate::random::RandomNumbers;
 use crate::render::Level;
 use crate::render::failure::error_json;
 use crate::render::progress::{Progress, Sum};
+use crate::sandbox::SandboxUse;
 use crate::wiring::{Engine, EngineOptions, ProcessEnvironment, Warn, run_id};
 use crate::workbench::{Workbench, WorkbenchParts};
 use crate::{input, models, render, team};
@@ -36,6 +38,8 @@ struct PreparedRun {
     runtime: Arc<Runtime>,
     bench: Workbench,
     scripts: Scripts,
+    /// The runner of Python that [`Scripts`] has.
+    python: UsedPython,
     sources: Sources,
 }
 
@@ -71,16 +75,18 @@ async fn prepare(
     progress: &Arc<Progress>,
 ) -> Result<PreparedRun> {
     let registry = actions::builtin();
+    let runners = PythonRunners::new(&arguments.python, &arguments.sandbox, process_environment);
     let LoadedWorkflow {
         mut agent,
         backend,
         sources,
-    } = load(
-        &arguments.file,
-        &registry,
-        arguments.python.language(),
-        process_environment,
-    )?;
+    } = load(&arguments.file, &registry, &runners, process_environment)?;
+    let plan = runners
+        .plan(&agent, &arguments.sandbox)
+        .map_err(|problem| CommandError::Usage {
+            problems: vec![problem],
+            sources: sources.clone(),
+        })?;
     let refusals = match agent.approve(&arguments.approve) {
         Err(unknown) => unknown,
         // A plan runs nothing, and shows what an approval would allow.
@@ -107,19 +113,20 @@ async fn prepare(
     let (runtime, bench) = wire(
         arguments,
         process_environment,
-        (&agent, backend),
+        (&agent, backend, plan),
         secrets,
         progress,
         &sources,
     )
     .await?;
-    let scripts = scripts(&agent, process_environment)?;
+    let (scripts, python) = scripts(&agent, &runners, plan, &bench)?;
     Ok(PreparedRun {
         agent,
         initial,
         runtime,
         bench,
         scripts,
+        python,
         sources,
     })
 }
@@ -140,7 +147,10 @@ async fn run_to_the_end(
         how = interrupted(&mut interrupts, runtime) => Err(CommandError::Interrupted(how)),
     };
     let sum = progress.finish();
-    let (state, report) = (Value::Object(state.into_fields()), report(&sum));
+    let (state, report) = (
+        Value::Object(state.into_fields()),
+        report(&sum, &prepared.python),
+    );
     let printed = match &ended {
         Ok(()) => print(arguments, state, report),
         Err(error) => print_failure(arguments, error, state, report),
@@ -165,13 +175,17 @@ async fn interrupted(interrupts: &mut Interrupts, runtime: &Runtime) -> String {
     how
 }
 
-fn report(sum: &Sum) -> Value {
-    json!({
+fn report(sum: &Sum, python: &UsedPython) -> Value {
+    let mut report = json!({
         "steps": sum.steps,
         "paid": render::spend_json(&sum.paid),
         "failed": render::spend_json(&sum.failed),
         "saved": render::spend_json(&sum.saved),
-    })
+    });
+    if let Some(python) = python.json() {
+        report["python"] = python;
+    }
+    report
 }
 
 fn print(arguments: &Run, state: Value, report: Value) -> Result<()> {
@@ -231,7 +245,7 @@ fn remedy(failure: &RunFailure) -> Option<String> {
 async fn wire(
     arguments: &Run,
     process_environment: &ProcessEnvironment,
-    (agent, backend): (&Agent, Backend),
+    (agent, backend, plan): (&Agent, Backend, PythonPlan),
     secrets: BTreeMap<String, Secret<String>>,
     progress: &Arc<Progress>,
     sources: &Sources,
@@ -297,7 +311,14 @@ async fn wire(
         secret_set: Arc::clone(&secret_set),
         mode: mode(arguments),
         hooks: HookFlags::default(),
-        sandbox: SandboxFlags::default(),
+        sandbox: SandboxUse {
+            flags: arguments.sandbox.clone(),
+            commands: matches!(
+                arguments.sandbox.sandbox,
+                Some(SandboxMode::On | SandboxMode::Auto)
+            ),
+            python: plan.needs_sandbox,
+        },
         warn: Arc::clone(&warn),
         // The run's own report shows the savings.
         tell: Arc::new(|_| {}),
@@ -333,6 +354,7 @@ async fn wire(
         secrets,
         actions: Arc::clone(&agent.actions),
         tools,
+        sandbox: bench.command_sandbox(),
         reporter: progress.clone(),
     };
     Ok((Arc::new(runtime), bench))
@@ -362,7 +384,26 @@ fn mode(arguments: &Run) -> CacheMode {
     }
 }
 
-fn scripts(agent: &Agent, process_environment: &ProcessEnvironment) -> Result<Scripts> {
+/// The user's own Python, as a run uses it.
+struct UsedPython {
+    pools: [Arc<WorkerPool>; 2],
+    is_sandboxed: bool,
+}
+
+impl UsedPython {
+    /// Returns the version of the user's own Python, if it ran a block.
+    fn json(&self) -> Option<Value> {
+        let version = self.pools.iter().find_map(|pool| pool.version())?;
+        Some(json!({"runner": "python3", "version": version, "sandbox": self.is_sandboxed}))
+    }
+}
+
+fn scripts(
+    agent: &Agent,
+    runners: &PythonRunners<'_>,
+    plan: PythonPlan,
+    bench: &Workbench,
+) -> Result<(Scripts, UsedPython)> {
     let program = std::env::current_exe()
         .map_err(|error| CommandError::failed(format!("this program's own file: {error}")))?;
     let workers = |limits: &ScriptSettings| {
@@ -371,22 +412,31 @@ fn scripts(agent: &Agent, process_environment: &ProcessEnvironment) -> Result<Sc
         workers.memory_limit = limits.memory_limit.unwrap_or(workers.memory_limit);
         workers
     };
-    let environment = &process_environment.environment;
-    let mut python3 = Python3Options::new(
-        environment
-            .iter()
-            .map(|(name, value)| (name.into(), value.into()))
-            .collect(),
-        process_environment.directory.clone(),
-    );
-    let limits = &agent.settings.python3;
-    python3.time_limit = limits.time_limit.unwrap_or(python3.time_limit);
-    if let Some(command) = &limits.command {
-        python3.interpreter = command.into();
-    }
-    Ok(Scripts {
-        python: Arc::new(WorkerPool::python(&workers(&agent.settings.python))),
-        lua: Arc::new(WorkerPool::lua(&workers(&agent.settings.lua))),
-        python3: Arc::new(WorkerPool::python3(python3)),
-    })
+    let settings = &agent.settings;
+    let sandbox = bench.python_sandbox();
+    let python3 = runners.python3(&settings.python3, sandbox.clone());
+    let embedded = workers(&settings.python);
+    let python = match plan.auto_is_python3 {
+        // The limits are the same in both.
+        true => runners.auto(
+            &ScriptSettings {
+                time_limit: Some(embedded.time_limit),
+                memory_limit: Some(embedded.memory_limit),
+                command: settings.python3.command.clone(),
+                ..ScriptSettings::default()
+            },
+            sandbox,
+        ),
+        false => Arc::new(WorkerPool::python(&embedded)),
+    };
+    let used = UsedPython {
+        pools: [Arc::clone(&python), Arc::clone(&python3)],
+        is_sandboxed: plan.needs_sandbox,
+    };
+    let scripts = Scripts {
+        python,
+        lua: Arc::new(WorkerPool::lua(&workers(&settings.lua))),
+        python3,
+    };
+    Ok((scripts, used))
 }

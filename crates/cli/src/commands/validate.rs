@@ -4,14 +4,14 @@ use std::path::Path;
 
 use cachalot_core::Problem;
 use cachalot_workflow::actions::action_tool;
-use cachalot_workflow::format::Language;
 use cachalot_workflow::{actions, format};
 use serde_json::{Value, json};
 
 use crate::agent_file::{AgentFile, Kind, in_order};
-use crate::arguments::Validate;
+use crate::arguments::{SandboxFlags, Validate};
 use crate::backend::Backend;
 use crate::command_error::{CommandError, Result, Sources};
+use crate::python::PythonRunners;
 use crate::render::failure::problem_json;
 use crate::wiring::ProcessEnvironment;
 use crate::{hooks, render, team};
@@ -30,11 +30,11 @@ pub(crate) struct LoadedWorkflow {
 pub(crate) fn load(
     file: &Path,
     registry: &cachalot_workflow::Registry,
-    runner: Option<Language>,
+    python: &PythonRunners<'_>,
     process_environment: &ProcessEnvironment,
 ) -> Result<LoadedWorkflow> {
     let source = AgentFile::read(file, process_environment)?;
-    match workflow(&source, registry, runner, process_environment)? {
+    match workflow(&source, registry, python, process_environment)? {
         Ok((agent, backend)) => Ok(LoadedWorkflow {
             sources: source.sources(&agent.warnings),
             agent,
@@ -56,19 +56,15 @@ pub(crate) fn load(
 fn workflow(
     source: &AgentFile,
     registry: &cachalot_workflow::Registry,
-    runner: Option<Language>,
+    python: &PythonRunners<'_>,
     process_environment: &ProcessEnvironment,
 ) -> Result<std::result::Result<(format::Agent, Backend), Vec<Problem>>> {
     let environment = &process_environment.environment;
     let builtins = hooks::for_reading(process_environment)?;
-    let loaded = format::load_with_runner(
-        &source.name,
-        &source.text,
-        registry,
-        environment,
-        &builtins,
-        runner,
-    );
+    let loaded = python.choose(|python| {
+        let (name, text) = (&source.name, &source.text);
+        format::load_with_python(name, text, registry, environment, &builtins, python)
+    });
     // Most workflows have no agents and need no second parse.
     let root = match &loaded {
         Ok(agent) if agent.team.is_none() => None,
@@ -119,10 +115,12 @@ fn not_a_workflow(name: &str, root: &cachalot_core::tree::Node) -> Problem {
 struct ValidFile {
     holds: String,
     warnings: Vec<Problem>,
+    /// What the embedded Python would refuse, if the file runs in the user's own.
+    python_only: Vec<Problem>,
     sources: Sources,
 }
 
-fn check(
+async fn check(
     file: &Path,
     arguments: &Validate,
     process_environment: &ProcessEnvironment,
@@ -135,6 +133,7 @@ fn check(
             Ok(ValidFile {
                 holds: render::count(team.agents.len() as u64, "agent", "agents"),
                 warnings: team.warnings,
+                python_only: Vec::new(),
                 sources: source.sources(&[]),
             })
         }
@@ -149,28 +148,30 @@ fn check(
                     render::count(keys as u64, "key", "keys")
                 ),
                 warnings: Vec::new(),
+                python_only: Vec::new(),
                 sources: Sources::new(),
             })
         }
-        Kind::Workflow => match workflow(
-            &source,
-            &actions::builtin(),
-            arguments.python.language(),
-            process_environment,
-        )? {
-            Ok((agent, _)) => {
-                agent
-                    .team
-                    .iter()
-                    .for_each(|team| team::warn_of(&team.warnings));
-                Ok(ValidFile {
-                    holds: render::count(agent.node_names().count() as u64, "node", "nodes"),
-                    sources: source.sources(&agent.warnings),
-                    warnings: agent.warnings,
-                })
+        Kind::Workflow => {
+            let flags = SandboxFlags::default();
+            let runners = PythonRunners::new(&arguments.python, &flags, process_environment);
+            let loaded = workflow(&source, &actions::builtin(), &runners, process_environment)?;
+            let (agent, _) = loaded.map_err(|problems| source.wrong(problems))?;
+            agent
+                .team
+                .iter()
+                .for_each(|team| team::warn_of(&team.warnings));
+            let (problems, python_only) = runners.check(&agent).await;
+            if !problems.is_empty() {
+                return Err(source.wrong(problems));
             }
-            Err(problems) => Err(source.wrong(problems)),
-        },
+            Ok(ValidFile {
+                holds: render::count(agent.node_names().count() as u64, "node", "nodes"),
+                sources: source.sources(&agent.warnings),
+                warnings: agent.warnings,
+                python_only,
+            })
+        }
     }
 }
 
@@ -178,7 +179,7 @@ fn check(
 ///
 /// # Errors
 /// A file has problems or cannot be read, or the user's own prices cannot be read.
-pub(crate) fn validate(
+pub(crate) async fn validate(
     arguments: &Validate,
     process_environment: &ProcessEnvironment,
 ) -> Result<()> {
@@ -187,10 +188,16 @@ pub(crate) fn validate(
     let mut all_sources = Sources::new();
     let mut is_valid = true;
     for file in &arguments.files {
-        let checked = check(file, arguments, process_environment);
+        let checked = check(file, arguments, process_environment).await;
         is_valid &= checked.is_ok();
         match checked {
-            Ok(valid) if arguments.json => documents.push(document(file, true, &valid.warnings)),
+            Ok(valid) if arguments.json => {
+                let mut document = document(file, true, &valid.warnings);
+                if !valid.python_only.is_empty() {
+                    document["python_only"] = valid.python_only.iter().map(problem_json).collect();
+                }
+                documents.push(document);
+            }
             Ok(valid) => tell(file, &valid),
             Err(CommandError::Usage {
                 problems: found, ..
@@ -231,6 +238,14 @@ fn tell(file: &Path, valid: &ValidFile) {
         some => render::count(some as u64, "warning", "warnings"),
     };
     render::err(&format!("{}: {told}, {}", file.display(), valid.holds));
+    for only in &valid.python_only {
+        let place = only
+            .place
+            .as_ref()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        render::err(&format!("  only with Python: {place}: {}", only.message));
+    }
 }
 
 /// Returns the result for a file as JSON.

@@ -105,6 +105,7 @@ impl Workbench {
             secrets: std::collections::BTreeMap::new(),
             actions,
             tools: self.tool_services(),
+            sandbox: None,
             reporter: Arc::new(Warnings(Arc::clone(&inner.parts.warn))),
         })
     }

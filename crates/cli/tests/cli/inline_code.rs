@@ -41,7 +41,7 @@ fn endless_block_fails_its_node_only() {
 }
 
 #[test]
-fn block_has_no_access_to_files_processes_or_network() {
+fn embedded_block_has_no_access_to_files_processes_or_network() {
     let home = Home::new();
     for code in [
         "open('stolen.txt', 'w')",
@@ -50,7 +50,8 @@ fn block_has_no_access_to_files_processes_or_network() {
         "import os\nos.listdir('/')",
     ] {
         home.write("agent.yaml", agent(&format!("{code}\nreturn {{}}")));
-        assert_ne!(home.run(&["run", "agent.yaml"]).code, Some(0), "{code}");
+        let ran = home.run(&["run", "agent.yaml", "--python", "embedded"]);
+        assert_ne!(ran.code, Some(0), "{code}");
         assert!(!home.join("stolen.txt").exists());
     }
 }
@@ -77,7 +78,7 @@ fn runner_is_selected_by_the_file_or_the_command_line() {
     let home = Home::new();
     let code = agent("import sys\nreturn {'own': 'python' in sys.executable}");
     home.write("agent.yaml", &code);
-    home.run(&["run", "agent.yaml"]).fails(2);
+    home.run(&["run", "agent.yaml", "--sandbox=off"]).fails(2);
     let ran = home.run(&["run", "agent.yaml", "--python", "python3"]).ok();
     assert_eq!(ran.json()["own"], true);
     let chosen = code.replace("nodes:", "settings: {python: {runner: python3}}\nnodes:");
@@ -90,7 +91,8 @@ fn runner_is_selected_by_the_file_or_the_command_line() {
         .run(&["validate", "agent.yaml", "--python", "cpython"])
         .fails(2);
     assert!(
-        ran.stderr.contains("[possible values: embedded, python3]"),
+        ran.stderr
+            .contains("[possible values: auto, python3, embedded]"),
         "{ran}"
     );
 }
@@ -104,8 +106,198 @@ fn python3_runs_only_when_selected() {
     let own = agent("import hashlib\nreturn {'h': hashlib.md5(b'').hexdigest()}")
         .replace("    run: |", "    language: python3\n    run: |");
     home.write("agent.yaml", own);
-    let ran = home.run(&["run", "agent.yaml"]).ok();
+    let ran = home.run(&["run", "agent.yaml", "--python", "python3"]).ok();
     assert_eq!(ran.json()["h"], "d41d8cd98f00b204e9800998ecf8427e");
+}
+
+/// Code for CPython that tries what a sandbox prevents, and reports what it could do.
+const TRIES: &str = r#"
+import os, re, socket, tempfile
+done = []
+def attempt(name, action):
+    try:
+        action()
+        done.append(name)
+    except OSError:
+        pass
+attempt("work", lambda: open("made.txt", "w").close())
+attempt("temporary", lambda: tempfile.TemporaryFile().close())
+attempt("instructions", lambda: open("AGENTS.md", "w").close())
+attempt("key", lambda: open(os.path.expanduser("~/.ssh/id")).read())
+attempt("outside", lambda: open("../of-the-sandbox-test", "w").close())
+attempt("unix", lambda: socket.socket(socket.AF_UNIX))
+attempt("network", lambda: socket.create_connection(("127.0.0.1", state["port"]), 5))
+state["seen"] = state.get("seen", 0) + 1
+return {"done": done, "words": re.findall(r"\w+", "a b"), "variable": os.environ.get("SOME_TOKEN")}
+"#;
+
+#[test]
+fn python3_runs_in_a_sandbox_where_there_is_one() {
+    if has_no_python3() || !super::sandbox::has_namespaces() {
+        return;
+    }
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = format!("port:={}", listener.local_addr().unwrap().port());
+    let home = Home::new();
+    home.write(".ssh/id", "of-the-user");
+    home.write("agent.yaml", agent(TRIES.trim()));
+    let run = |arguments: &[&str]| {
+        let arguments = [&["run", "agent.yaml", "--json", "-i", &port], arguments].concat();
+        let ran = home
+            .command(&arguments)
+            .env("SOME_TOKEN", "x")
+            .output()
+            .unwrap();
+        assert!(
+            ran.status.success(),
+            "{}",
+            String::from_utf8_lossy(&ran.stderr)
+        );
+        serde_json::from_slice::<serde_json::Value>(&ran.stdout).unwrap()
+    };
+    let ran = run(&[]);
+    let state = &ran["state"];
+    assert_eq!(
+        state["done"],
+        serde_json::json!(["work", "temporary"]),
+        "{ran}"
+    );
+    assert_eq!(state["words"], serde_json::json!(["a", "b"]));
+    assert_eq!(
+        (&state["seen"], &state["variable"]),
+        (&1.into(), &serde_json::Value::Null)
+    );
+    let python = &ran["report"]["python"];
+    assert_eq!(
+        (&python["runner"], &python["sandbox"]),
+        (&"python3".into(), &true.into())
+    );
+    let version = python["version"].as_str().unwrap();
+    assert!(version.starts_with("3."), "{version}");
+    let ran = run(&["--sandbox-network"]);
+    assert_eq!(
+        ran["state"]["done"],
+        serde_json::json!(["work", "temporary", "network"])
+    );
+    // The control: without a sandbox, all of it can be done.
+    let ran = run(&["--python", "python3", "--sandbox=off"]);
+    assert_eq!(ran["state"]["done"].as_array().unwrap().len(), 7, "{ran}");
+    assert_eq!(ran["report"]["python"]["sandbox"], false);
+    assert_eq!(ran["state"]["variable"], "x");
+}
+
+#[test]
+fn without_a_sandbox_python_is_embedded_and_the_own_one_needs_the_flag() {
+    if has_no_python3() || !super::sandbox::has_namespaces() {
+        return;
+    }
+    let home = Home::new();
+    // In a sandbox, no sandbox can be made.
+    let run = |arguments: &[&str]| {
+        let program = home.command(&[]).get_program().to_owned();
+        let program = program.to_str().unwrap();
+        let home_of_user = home.path().canonicalize().unwrap();
+        let write = home_of_user.to_str().unwrap();
+        let limits = [
+            "sandbox-helper",
+            "--visible",
+            program,
+            "--write",
+            write,
+            "--",
+        ];
+        home.run(&[&limits[..], &[program], arguments].concat())
+    };
+    home.write("agent.yaml", agent("return {'x': state['n'] + 1}"));
+    let ran = run(&["run", "agent.yaml", "--json", "-i", "n:=1"]).ok();
+    assert_eq!(ran.json()["state"]["x"], 2);
+    assert_eq!(ran.json()["report"].get("python"), None);
+    home.write("agent.yaml", agent("import subprocess\nreturn {'x': 1}"));
+    let ran = run(&["run", "agent.yaml"]).fails(2);
+    assert!(ran.stderr.contains("script-unsupported"), "{ran}");
+    home.write(
+        "agent.yaml",
+        agent("import subprocess\nreturn {'x': 1}")
+            .replace("    run: |", "    language: python3\n    run: |"),
+    );
+    let ran = run(&["run", "agent.yaml"]).fails(2);
+    assert!(ran.stderr.contains("no-sandbox"), "{ran}");
+    assert!(
+        ran.stderr
+            .contains("`--python python3` runs it without a sandbox"),
+        "{ran}"
+    );
+    run(&["validate", "agent.yaml"]).fails(2);
+    let ran = run(&["run", "agent.yaml", "--python", "python3"]).ok();
+    assert_eq!(ran.json()["x"], 1);
+}
+
+#[test]
+fn network_in_code_is_refused_without_the_flag() {
+    if has_no_python3() || !super::sandbox::has_namespaces() {
+        return;
+    }
+    let home = Home::new();
+    let asking =
+        agent("return {'x': 1}").replace("nodes:", "settings: {python: {network: true}}\nnodes:");
+    home.write("agent.yaml", asking);
+    let ran = home.run(&["run", "agent.yaml"]).fails(2);
+    assert!(ran.stderr.contains("needs-network"), "{ran}");
+    home.run(&["run", "agent.yaml", "--sandbox-network"]).ok();
+    home.run(&["validate", "agent.yaml"]).ok();
+}
+
+#[test]
+fn validate_compiles_with_the_own_python_and_says_what_only_it_runs() {
+    if has_no_python3() || !super::sandbox::has_namespaces() {
+        return;
+    }
+    let home = Home::new();
+    // An error of CPython's compiler, not of its grammar.
+    let code = "def f():\n  nonlocal z\nreturn {'x': 1}";
+    home.write("agent.yaml", agent(code));
+    let ran = home.run(&["validate", "agent.yaml"]).fails(2);
+    assert!(
+        ran.stderr.contains("no binding for nonlocal 'z' found"),
+        "{ran}"
+    );
+    assert!(ran.stderr.contains("script-syntax"), "{ran}");
+    assert!(ran.stderr.contains("agent.yaml:6"), "{ran}");
+    home.write(
+        "agent.yaml",
+        agent("x = 1\nimport subprocess\nreturn {'x': x}"),
+    );
+    let ran = home.run(&["validate", "agent.yaml"]).ok();
+    assert!(
+        ran.stderr.contains("only with Python: agent.yaml:6"),
+        "{ran}"
+    );
+    assert!(ran.stderr.contains("subprocess"), "{ran}");
+    let ran = home.run(&["validate", "agent.yaml", "--json"]).ok();
+    assert_eq!(
+        ran.json()["python_only"].as_array().unwrap().len(),
+        1,
+        "{ran}"
+    );
+}
+
+#[test]
+fn memory_limit_holds_in_the_own_python_too() {
+    if has_no_python3() || !super::sandbox::has_namespaces() {
+        return;
+    }
+    let home = Home::new();
+    let asking = agent("import re\nx = b'x' * (1 << 28)\nreturn {'x': len(x)}");
+    home.write("agent.yaml", &asking);
+    home.run(&["run", "agent.yaml"]).ok();
+    let limited = asking.replace(
+        "nodes:",
+        "settings: {python: {memory_limit: 67108864}}\nnodes:",
+    );
+    home.write("agent.yaml", limited);
+    let ran = home.run(&["run", "agent.yaml"]).fails(1);
+    assert!(ran.stderr.contains("script_memory"), "{ran}");
+    assert!(ran.stderr.contains("memory_limit"), "{ran}");
 }
 
 #[test]

@@ -43,7 +43,7 @@ fn chat(home: &Home, commands: &[&str], arguments: &[&str]) -> (CommandOutput, V
 
 /// Returns false, with a notice, on a machine without user namespaces.
 #[allow(clippy::print_stderr, reason = "a notice")]
-fn has_namespaces() -> bool {
+pub(crate) fn has_namespaces() -> bool {
     let mut unshare = Command::new("unshare");
     let made = unshare.args([
         "--user",
@@ -85,7 +85,9 @@ fn hidden_commands_change_and_read_nothing_that_is_protected() {
     ];
     let commands = tried.map(|(name, _)| format!("python3 {name}.py"));
     let commands: Vec<_> = commands.iter().map(String::as_str).collect();
-    for is_sandboxed in [false, true] {
+    // `--yes` alone runs commands in it, too.
+    for flags in [&["--sandbox=off"][..], &["--sandbox"], &[]] {
+        let is_sandboxed = flags != ["--sandbox=off"];
         let home = Home::new();
         home.write(".ssh/id", "of-the-user");
         home.write("work/.env", "TOKEN=abc123");
@@ -114,7 +116,6 @@ fn hidden_commands_change_and_read_nothing_that_is_protected() {
         home.write("work/docs.md", "kept");
         std::os::unix::fs::symlink("docs.md", home.join("work/AGENTS.md")).unwrap();
         std::fs::create_dir(home.join("work/hooks")).unwrap();
-        let flags: &[&str] = if is_sandboxed { &["--sandbox"] } else { &[] };
         let (ran, bodies) = chat(&home, &commands, flags);
         let ran = ran.ok();
         let last = bodies.last().unwrap();

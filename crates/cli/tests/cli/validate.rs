@@ -155,13 +155,19 @@ fn code_is_checked_for_its_runner_at_load() {
         ("", "y = x + 1", None),
     ] {
         home.write("agent.yaml", agent(language, code));
+        let runner = match language.is_empty() {
+            true => "embedded",
+            false => "python3",
+        };
         let Some(problem) = problem else {
-            home.run(&["validate", "agent.yaml"]).ok();
+            home.run(&["validate", "agent.yaml", "--python", runner])
+                .ok();
             continue;
         };
         let line = if language.is_empty() { 8 } else { 9 };
         for command in ["validate", "run"] {
-            let ran = home.run(&[command, "agent.yaml"]).fails(2);
+            let arguments = [command, "agent.yaml", "--python", runner];
+            let ran = home.run(&arguments).fails(2);
             assert!(ran.stderr.contains(problem), "{code}: {ran}");
             assert!(
                 ran.stderr.contains(&format!("agent.yaml:{line}")),

@@ -17,6 +17,7 @@ use cachalot_operation::domains::EngineLifetime;
 use cachalot_operation::write_notifier::{EngineRegistration, WriteNotifier};
 use cachalot_storage::Storage;
 use cachalot_store::Store;
+use cachalot_tools::WorkspaceSandbox;
 use serde_json::{Map, Value};
 
 use super::Registry;
@@ -140,6 +141,8 @@ pub struct Runtime {
     pub actions: Arc<Registry>,
     /// Dependencies of tools that are steps.
     pub tools: ToolServices,
+    /// The sandbox of programs that `shell.run` starts; `None`: they have all rights of the user.
+    pub sandbox: Option<WorkspaceSandbox>,
     /// The receiver of events.
     pub reporter: Arc<dyn Reporter>,
 }

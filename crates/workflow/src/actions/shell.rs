@@ -17,7 +17,7 @@ use super::arguments::{
 use super::location;
 use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Runtime};
 
-pub(super) use job::{Ended, Job};
+pub(super) use job::{Ended, Job, JobError};
 
 #[rustfmt::skip]
 static RUN: OperationMetadata = OperationMetadata::declared(
@@ -60,11 +60,16 @@ impl Operation for Run {
                 json!({ "variable": name, "digest": digest })
             })
             .collect();
-        Ok(json!({
+        let mut inputs = json!({
             "directory": location::path_key(&resolved(directory(&given, runtime)?)),
             "passed": variables,
             "named": named,
-        }))
+        });
+        // Keys of runs without a sandbox stay as they were before there was one.
+        if let Some(sandbox) = &runtime.sandbox {
+            inputs["sandbox"] = sandbox.key();
+        }
+        Ok(inputs)
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
@@ -119,6 +124,7 @@ fn job(given: &CheckedArguments<'_>, runtime: &Runtime) -> Result<Job, Failure> 
             .unwrap_or(Duration::from_secs(60)),
         output_limit: usize::try_from(given.count("output_limit")?.unwrap_or(1 << 20))
             .unwrap_or(usize::MAX),
+        sandbox: runtime.sandbox.clone(),
     })
 }
 
@@ -228,7 +234,13 @@ fn environment(
 }
 
 /// Returns the failure of a program that did not run to completion.
-pub(super) fn failure(given: &CheckedArguments<'_>, program: &str, error: Error) -> Failure {
+pub(super) fn failure(given: &CheckedArguments<'_>, program: &str, error: JobError) -> Failure {
+    let error = match error {
+        JobError::NoSandbox(_) => {
+            return given.failure("no_sandbox", format_args!("`{program}`: {error}"));
+        }
+        JobError::Process(error) => error,
+    };
     match error {
         Error::Start(StartError::NoDirectory(path)) => given.failure("not_found", format_args!("there is no directory `{}` to run `{program}` in", path.display())),
         Error::Start(StartError::NoProgram(_)) => given.failure(

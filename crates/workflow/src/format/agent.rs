@@ -49,8 +49,21 @@ pub struct Agent {
     pub(crate) start: Flow,
     /// The approvals that a run needs and does not have yet.
     pub(super) approvals: Vec<Approval>,
+    /// The blocks of inline code, without those of subgraphs.
+    pub scripts: Vec<InlineCode>,
     /// Warnings, in the order of the file.
     pub warnings: Vec<Problem>,
+}
+
+/// A block of inline code in a file.
+#[derive(Debug, Clone)]
+pub struct InlineCode {
+    /// The block.
+    pub script: Script,
+    /// Its language.
+    pub language: Language,
+    /// The place of the block in the file.
+    pub place: SourceSpan,
 }
 
 impl Agent {
@@ -68,6 +81,13 @@ impl Agent {
             }
         }
         found
+    }
+
+    /// Returns the place of a line of a block of inline code; the block's own place if the file has no such line.
+    #[must_use]
+    pub fn line_of(&self, block: &InlineCode, line: u32) -> SourceSpan {
+        let line = self.templates.line(&block.place, line);
+        line.unwrap_or_else(|| block.place.clone())
     }
 
     /// Returns the names of the nodes, in the order of the file.

@@ -6,8 +6,8 @@ use cachalot_core::Problem;
 use cachalot_core::tree::{self, NodeKind, Section};
 use serde_json::{Map, Value};
 
-use super::agent::{Approval, ErrorMode, Node, OnError, Output, Target, Work};
-use super::language::Language;
+use super::agent::{Approval, ErrorMode, InlineCode, Node, OnError, Output, Target, Work};
+use super::language::PythonRunner;
 use super::node_keys::{self, MODES, ON_ERROR, WORK_KEYS};
 use super::outer_file::OuterFile;
 use super::{LoadContext, MAX_SUGGESTIONS, interrupts, undefined_node};
@@ -33,7 +33,9 @@ pub(super) struct NodeReader<'a> {
     /// `extraction_schema` of the file, if a node uses it.
     pub(super) extraction_schema: Option<&'a tree::Node>,
     /// The runner of inline Python code without `language`.
-    pub(super) runner: Language,
+    pub(super) runner: PythonRunner,
+    /// The blocks of inline code that were read so far.
+    pub(super) scripts: Vec<InlineCode>,
     /// The approvals that were read so far.
     pub(super) approvals: Vec<Approval>,
     /// The approvals of nodes in subgraphs.

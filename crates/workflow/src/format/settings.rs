@@ -15,7 +15,7 @@ use cachalot_storage::AllowedHosts;
 use serde_json::{Value, json};
 
 use super::calls::{names_action, text_search};
-use super::language::Language;
+use super::language::PythonRunner;
 use super::llm_settings::{LLM, SHELL_PROVIDERS};
 use crate::actions::WAITING;
 use crate::codes;
@@ -91,7 +91,9 @@ pub struct ScriptSettings {
     /// `command`: the interpreter (`python3` only).
     pub command: Option<String>,
     /// `runner`: the runner of the file's Python blocks without `language` (`python` only).
-    pub runner: Option<Language>,
+    pub runner: Option<PythonRunner>,
+    /// `network`: true if Python blocks need the network (`python` only).
+    pub network: bool,
 }
 
 /// Help text that names the place where this runtime reports a run.
@@ -213,11 +215,12 @@ const MEMORY_LIMIT: Parameter = key("memory_limit", Kind::IntegerIn(1, u64::MAX)
 #[rustfmt::skip]
 static PYTHON: Table = Table::new(
     "`settings.python`",
-    "The runner of inline code in Python, and limits of the embedded interpreter.",
+    "The runner of inline code in Python, and its limits.",
     &[&[
         TIME_LIMIT,
         MEMORY_LIMIT,
-        key("runner", Kind::Word(&Language::RUNNERS), "The runner of Python blocks: `embedded` (default), or `python3`, your own Python."),
+        key("runner", Kind::Word(&PythonRunner::NAMES), "The runner of Python blocks without `language`: `auto` (default), `python3`, your own Python, or `embedded`."),
+        key("network", Kind::Boolean, "True if blocks need the network: the run then asks for `--sandbox-network`; false by default."),
     ]],
 );
 
@@ -343,7 +346,10 @@ pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Settings {
         ledger: ledger(values),
         python: ScriptSettings {
             memory_limit: memory_limit(python),
-            runner: runner.and_then(Language::from_runner),
+            runner: runner.and_then(PythonRunner::from_name),
+            network: python
+                .and_then(|python| python.boolean("network"))
+                .unwrap_or(false),
             ..limits(python)
         },
         lua: ScriptSettings {

@@ -6,8 +6,8 @@ use cachalot_core::Problem;
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{self, MapEntry, NodeKind, Section};
 
-use super::agent::{FanOut, Node, Output, Work};
-use super::language::Language;
+use super::agent::{FanOut, InlineCode, Node, Output, Work};
+use super::language::{Language, PythonRunner};
 use super::node_keys::{EXPRESSION, LANGUAGES, LUA, TYPES, WORK_KEYS};
 use super::nodes::{NOTHING, NodeLevel, NodeReader};
 use crate::action::Action;
@@ -236,13 +236,18 @@ impl NodeReader<'_> {
         (Work::Run { script, language }, code.output_key)
     }
 
-    /// Returns the runner of Python code: `python3` if the step asks for it, else the runner of the file
-    /// or the run.
+    /// Returns the language of Python code: `python3` if the step, the file or the run asks for it.
     pub(super) fn python(&self, language: Option<&str>) -> Language {
-        match language {
-            Some("python3") => Language::Python3,
-            _ => self.runner,
+        match (language, self.runner) {
+            (Some("python3"), _) | (_, PythonRunner::Python3) => Language::Python3,
+            (_, PythonRunner::Auto | PythonRunner::Embedded) => Language::Python,
         }
+    }
+
+    /// Returns true if the embedded interpreter runs a language.
+    fn is_embedded_python(&self, language: Language) -> bool {
+        let auto_is_python3 = self.context.python.auto_is_python3;
+        language == Language::Python && !(self.runner == PythonRunner::Auto && auto_is_python3())
     }
 
     /// Warns about templates in code, because code is not rendered.
@@ -274,14 +279,23 @@ impl NodeReader<'_> {
             self.warn_of_templates(&script, written);
         }
         self.check_code(&script, language, written);
+        self.scripts.push(InlineCode {
+            script: script.clone(),
+            language,
+            place: written.place.clone(),
+        });
         script
     }
 
     fn check_code(&mut self, script: &Script, language: Language, written: &tree::Node) {
         let checked = match language {
-            Language::Python => script::check(&script.source, script.first_line),
-            Language::Python3 => script::check_syntax(&script.source, script.first_line),
             Language::Lua => lua::check(&script.source, script.first_line),
+            _ if self.is_embedded_python(language) => {
+                script::check(&script.source, script.first_line)
+            }
+            Language::Python | Language::Python3 => {
+                script::check_syntax(&script.source, script.first_line)
+            }
         };
         let Err(failure) = checked else { return };
         let code = match failure.kind {

@@ -55,6 +55,7 @@ impl WorkerOptions {
             // Without `TZ`, the C library reads the machine's time zone from a file.
             environment: vec![("TZ".into(), "UTC0".into())],
             directory: PathBuf::from("/"),
+            sandbox: None,
             greeting: serde_json::to_string(&greeting).unwrap_or_default(),
         }
     }

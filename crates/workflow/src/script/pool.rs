@@ -1,7 +1,7 @@
 //! A pool of worker processes, started on demand and reused while they are healthy.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -55,6 +55,8 @@ pub struct WorkerPool {
     clock: Option<Arc<dyn Clock>>,
     /// The number of the last request.
     requests: AtomicU64,
+    /// The version of the user's own Python, once a worker has started.
+    version: OnceLock<String>,
 }
 
 impl WorkerPool {
@@ -113,16 +115,37 @@ impl WorkerPool {
         }
     }
 
-    /// Creates a runner of the user's own Python, without starting a worker. A missing interpreter fails the
-    /// first block, not this call.
+    /// Creates a runner of the user's own Python, 3.9 or newer, without starting a worker. A missing interpreter
+    /// fails the first block, not this call.
     ///
-    /// Inputs, results and output are the same as in the embedded interpreter; a block has all permissions
-    /// of the process. A module that a block imported stays imported in its worker. Each block has its own
-    /// names.
+    /// Inputs, results and output are the same as in the embedded interpreter. Without a sandbox, a block has all
+    /// permissions of the process. A module that a block imported stays imported in its worker. Each block has its
+    /// own names.
     #[must_use]
     pub fn python3(options: Python3Options) -> Self {
         let (workers, time_limit) = (options.workers, options.time_limit);
-        Self::new(options.launch(), Interpreter::Python, workers, time_limit)
+        let memory_limit = options.memory_limit;
+        Self {
+            memory_limit,
+            ..Self::new(options.launch(), Interpreter::Python, workers, time_limit)
+        }
+    }
+
+    /// Returns the version of the user's own Python, such as `3.12`; `None` before a worker has started, and for
+    /// embedded interpreters.
+    #[must_use]
+    pub fn version(&self) -> Option<&str> {
+        self.version.get().map(String::as_str)
+    }
+
+    /// Compiles a block with the user's own Python, and does not run it.
+    ///
+    /// # Errors
+    /// The error of the compiler, or the reason why there is none.
+    pub async fn compile(&self, script: &Script) -> Result<(), ScriptFailure> {
+        self.answer(script, &Map::new(), &Map::new(), true)
+            .await
+            .map(drop)
     }
 
     fn new(
@@ -141,6 +164,7 @@ impl WorkerPool {
             memory_limit: 0,
             clock: None,
             requests: AtomicU64::new(0),
+            version: OnceLock::new(),
         }
     }
 
@@ -150,6 +174,7 @@ impl WorkerPool {
         script: &Script,
         state: &Map<String, Value>,
         variables: &Map<String, Value>,
+        compile_only: bool,
     ) -> Result<Vec<u8>, ScriptFailure> {
         let request = Request {
             number,
@@ -161,6 +186,7 @@ impl WorkerPool {
             time_limit_ms: u64::try_from(self.time_limit.as_millis()).unwrap_or(u64::MAX),
             most_printed: MAX_PRINTED_BYTES,
             now: self.clock.as_ref().map_or(0, |clock| clock.now()),
+            compile_only,
         };
         let mut line = serde_json::to_vec(&request).map_err(|error| {
             failure(
@@ -179,9 +205,14 @@ impl WorkerPool {
                 return Ok(worker);
             }
         }
-        Worker::start(launch)
+        let worker = Worker::start(launch)
             .await
-            .map_err(|error| start_failure(launch, error))
+            .map_err(|error| start_failure(launch, error))?;
+        if let Some((_, version)) = worker.ready.split_once(' ') {
+            check_version(version)?;
+            let _ = self.version.set(version.to_owned());
+        }
+        Ok(worker)
     }
 
     fn take(&self) -> Option<Worker> {
@@ -213,7 +244,9 @@ impl WorkerPool {
                     describe_exit(status, &stderr_tail)
                 ),
             ),
-            WorkerError::NotStarted(_) | WorkerError::NotReady => start_failure(launch, error),
+            WorkerError::NoSandbox(_) | WorkerError::NotStarted(_) | WorkerError::NotReady => {
+                start_failure(launch, error)
+            }
         }
     }
 
@@ -223,19 +256,14 @@ impl WorkerPool {
             && stderr_tail.contains("memory allocation of")
             && stderr_tail.contains("failed")
     }
-}
 
-#[async_trait]
-impl ScriptRunner for WorkerPool {
-    /// Runs one block in a worker that runs no other block at the same time.
-    ///
-    /// The returned future owns the worker: dropping the future kills it. Waiting for a free worker does
-    /// not count towards the time limit.
-    async fn run(
+    /// Has one block answered by a worker that runs no other block at the same time.
+    async fn answer(
         &self,
         script: &Script,
         state: &Map<String, Value>,
         variables: &Map<String, Value>,
+        compile_only: bool,
     ) -> Result<ScriptResult, ScriptFailure> {
         let launch = self.launch.as_ref().map_err(|message| {
             ScriptFailure::new("script_worker", message.as_str(), Some(script.first_line))
@@ -251,7 +279,7 @@ impl ScriptRunner for WorkerPool {
             }
         }
         let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
-        let request = self.request(number, script, state, variables)?;
+        let request = self.request(number, script, state, variables, compile_only)?;
         let _permit = self
             .permits
             .acquire()
@@ -295,9 +323,40 @@ impl ScriptRunner for WorkerPool {
     }
 }
 
+#[async_trait]
+impl ScriptRunner for WorkerPool {
+    /// Runs one block in a worker that runs no other block at the same time.
+    ///
+    /// The returned future owns the worker: dropping the future kills it. Waiting for a free worker does
+    /// not count towards the time limit.
+    async fn run(
+        &self,
+        script: &Script,
+        state: &Map<String, Value>,
+        variables: &Map<String, Value>,
+    ) -> Result<ScriptResult, ScriptFailure> {
+        self.answer(script, state, variables, false).await
+    }
+}
+
+/// Refuses versions of Python that no longer get corrections.
+fn check_version(version: &str) -> Result<(), ScriptFailure> {
+    let mut parts = version.split('.').map(str::parse::<u32>);
+    match (parts.next(), parts.next()) {
+        (Some(Ok(3)), Some(Ok(minor))) if minor >= 9 => Ok(()),
+        _ => Err(failure(
+            "script_worker",
+            format!(
+                "Python {version} is too old: install Python 3.9 or newer, or name it in `settings.python3.command`"
+            ),
+        )),
+    }
+}
+
 fn start_failure(launch: &Launch, error: WorkerError) -> ScriptFailure {
     let program = launch.program.display();
     let cause = match error {
+        WorkerError::NoSandbox(why) => format!("its sandbox cannot be made: {why}"),
         WorkerError::NotStarted(error) => error.to_string(),
         WorkerError::NotReady | WorkerError::TooLong => {
             "it did not report that it was ready".to_owned()

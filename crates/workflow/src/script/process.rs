@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cachalot_process::{ProcessGroup, StartError};
+use cachalot_tools::WorkspaceSandbox;
 use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
@@ -31,6 +32,8 @@ pub(super) struct Launch {
     /// The complete environment of the process.
     pub(super) environment: Vec<(OsString, OsString)>,
     pub(super) directory: PathBuf,
+    /// The sandbox of the process; `None`: it has all rights of the user, unless it drops them itself.
+    pub(super) sandbox: Option<WorkspaceSandbox>,
     /// The first line that is sent to the worker.
     pub(super) greeting: String,
 }
@@ -43,6 +46,8 @@ pub(super) struct Worker {
     input: ChildStdin,
     output: BufReader<ChildStdout>,
     stderr_tail: StderrTail,
+    /// What it said when it was ready.
+    pub(super) ready: String,
     /// The number of blocks that it has answered.
     pub(super) answered: u32,
 }
@@ -50,6 +55,8 @@ pub(super) struct Worker {
 /// Reason why a worker gave no answer.
 #[derive(Debug)]
 pub(super) enum WorkerError {
+    /// The sandbox of the process cannot be made.
+    NoSandbox(String),
     /// The process could not be started.
     NotStarted(StartError),
     /// The process was not ready in time.
@@ -66,18 +73,20 @@ pub(super) enum WorkerError {
 impl Worker {
     /// Starts a worker and waits until it is ready.
     pub(super) async fn start(launch: &Launch) -> Result<Self, WorkerError> {
-        let mut worker = Self::spawn(launch).map_err(WorkerError::NotStarted)?;
+        let mut worker = Self::spawn(launch, command(launch).await?)?;
         let greeting = format!("{}\n", launch.greeting);
         match timeout(READY_TIMEOUT, worker.exchange(greeting.as_bytes())).await {
             Err(_) => Err(WorkerError::NotReady),
             Ok(Err(silence)) => Err(silence),
-            Ok(Ok(line)) if line == READY.as_bytes() => Ok(worker),
+            Ok(Ok(line)) if line.starts_with(READY.as_bytes()) => {
+                worker.ready = String::from_utf8_lossy(&line).into_owned();
+                Ok(worker)
+            }
             Ok(Ok(_)) => Err(WorkerError::NotReady),
         }
     }
 
-    fn spawn(launch: &Launch) -> Result<Self, StartError> {
-        let mut command = Command::new(&launch.program);
+    fn spawn(launch: &Launch, mut command: Command) -> Result<Self, WorkerError> {
         command
             .args(&launch.arguments)
             .env_clear()
@@ -86,9 +95,12 @@ impl Worker {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let mut group = ProcessGroup::start(command)?;
+        let mut group = ProcessGroup::start(command).map_err(WorkerError::NotStarted)?;
         let child = group.child();
-        let missing = || std::io::Error::other("the worker has no pipes");
+        let missing = || {
+            let missing = std::io::Error::other("the worker has no pipes");
+            WorkerError::NotStarted(missing.into())
+        };
         let input = child.stdin.take().ok_or_else(missing)?;
         let output = BufReader::new(child.stdout.take().ok_or_else(missing)?);
         let stderr_tail = StderrTail::spawn_reader(child.stderr.take().ok_or_else(missing)?);
@@ -97,6 +109,7 @@ impl Worker {
             input,
             output,
             stderr_tail,
+            ready: String::new(),
             answered: 0,
         })
     }
@@ -143,6 +156,18 @@ impl Worker {
             stderr_tail,
         }
     }
+}
+
+/// Returns the command of the program of a worker, in its sandbox if it has one.
+async fn command(launch: &Launch) -> Result<Command, WorkerError> {
+    let program = launch.program.clone();
+    let Some(sandbox) = launch.sandbox.clone() else {
+        return Ok(Command::new(program));
+    };
+    // It reads the directories of the workspace.
+    let made = tokio::task::spawn_blocking(move || sandbox.command(program)).await;
+    let made = made.unwrap_or_else(|error| Err(error.to_string()));
+    made.map(Command::from).map_err(WorkerError::NoSandbox)
 }
 
 /// The last bytes that a process wrote to stderr.

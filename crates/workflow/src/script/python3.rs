@@ -1,13 +1,16 @@
-//! Options of worker processes for `language: python3`: the user's own interpreter, without restrictions.
+//! Options of worker processes that are the user's own Python.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::process::Launch;
+use cachalot_tools::WorkspaceSandbox;
 
-/// The worker's program, which requires only Python 3.8 and its standard library.
+use super::process::Launch;
+use super::wire::Greeting;
+
+/// The worker's program, which requires only the standard library.
 const WORKER: &str = include_str!("python3_worker.py");
 
 /// Options of the `python3` runner.
@@ -19,21 +22,28 @@ pub struct Python3Options {
     pub environment: Vec<(OsString, OsString)>,
     /// The working directory of the workers, from which blocks may import modules.
     pub directory: PathBuf,
+    /// The sandbox of the workers; `None`: they have all rights of the user.
+    pub sandbox: Option<WorkspaceSandbox>,
     /// The maximum run time of a block; starting a worker and waiting for one do not count.
     pub time_limit: Duration,
+    /// The maximum memory of a worker, in bytes, in addition to its memory at start; 0 means no limit. Enforced on
+    /// Linux.
+    pub memory_limit: u64,
     /// The maximum number of blocks that run concurrently, at least one; further blocks wait.
     pub workers: usize,
 }
 
 impl Python3Options {
-    /// Returns the default options: `python3`, 30 seconds, sixteen workers.
+    /// Returns the default options: `python3` without a sandbox, 30 seconds, no limit of memory, sixteen workers.
     #[must_use]
     pub fn new(environment: Vec<(OsString, OsString)>, directory: PathBuf) -> Self {
         Self {
             interpreter: "python3".into(),
             environment,
             directory,
+            sandbox: None,
             time_limit: Duration::from_secs(30),
+            memory_limit: 0,
             workers: 16,
         }
     }
@@ -45,13 +55,28 @@ impl Python3Options {
     pub(super) fn launch(self) -> Result<Launch, String> {
         let program = find_interpreter(&self.interpreter, &self.environment, &self.directory)
             .ok_or_else(|| not_found_message(&self.interpreter))?;
+        let greeting = Greeting {
+            memory_limit: self.memory_limit,
+        };
+        let mut environment = self.environment;
+        if let Some(sandbox) = &self.sandbox {
+            environment.retain(|(name, _)| name != "TMPDIR");
+            environment.push(("TMPDIR".into(), sandbox.temporary().into()));
+        }
         Ok(Launch {
             program,
             arguments: vec!["-u".into(), "-c".into(), WORKER.into()],
-            environment: self.environment,
+            environment,
             directory: self.directory,
-            greeting: "{}".to_owned(),
+            sandbox: self.sandbox,
+            greeting: serde_json::to_string(&greeting).unwrap_or_default(),
         })
+    }
+
+    /// Returns true if there is such a program.
+    #[must_use]
+    pub fn is_found(&self) -> bool {
+        find_interpreter(&self.interpreter, &self.environment, &self.directory).is_some()
     }
 }
 

@@ -2,6 +2,8 @@
 import ast, contextlib, io, json, math, os, queue, sys, threading, types
 
 DEEPEST = 100
+MOST_COMPILED = 256
+COMPILED = {}
 GIVEN = {"state", "variables", "json", "print"}
 RESULTS = "parallel_results"
 # Fields of the result of a branch: those that the state has, and those that are the same for all.
@@ -223,6 +225,9 @@ def assigned(tree):
 
 def run(block):
     """Runs a block and returns what it returned and what it did to its state, for the wire."""
+    if block.get("compile_only"):
+        compiled(block["source"])
+        return None, {"set": {}, "removed": []}
     state, reached = block["state"], "state" in block["source"] or RESULTS in block["source"]
     before = {key: json.dumps(value) for key, value in state.items()} if reached else {}
     with_views(state, {k: v for k, v in state.items() if not has_results(v)})
@@ -243,9 +248,28 @@ def changes(before, state):
     return {"set": changed, "removed": [key for key in before if key not in after]}
 
 
+def compiled(source):
+    """The code of a block, and the names that it may show, or None if it is the body of a function."""
+    known = COMPILED.get(source)
+    if known is None:
+        tree = ast.parse(source, "<block>")
+        shown = None
+        if returns(tree.body):
+            whole = ast.parse("def __block__(state, variables, json): pass")
+            whole.body[0].body = tree.body
+            tree = whole
+        else:
+            shown = assigned(tree)
+        known = compile(tree, "<block>", "exec"), shown
+        if len(COMPILED) >= MOST_COMPILED:
+            COMPILED.clear()
+        COMPILED[source] = known
+    return known
+
+
 def value_of(block, state):
     """Runs a block and returns what it returned."""
-    tree = ast.parse(block["source"], "<block>")
+    code, shown = compiled(block["source"])
     given = {
         "state": state,
         "variables": block["variables"],
@@ -254,12 +278,9 @@ def value_of(block, state):
     names = {"__name__": "__block__", **given}
     if RESULTS in state:
         names[RESULTS] = state[RESULTS]
-    if returns(tree.body):
-        whole = ast.parse("def __block__(state, variables, json): pass")
-        whole.body[0].body = tree.body
-        exec(compile(whole, "<block>", "exec"), names)
+    exec(code, names)
+    if shown is None:
         return root(names["__block__"](**given), "the returned value", DEEPEST, "")
-    exec(compile(tree, "<block>", "exec"), names)
     hint = (
         "; a name that begins with `_` stays inside the block, and `return` defines its result"
     )
@@ -267,7 +288,7 @@ def value_of(block, state):
     definitions += (types.BuiltinFunctionType,)
     return {
         name: root(names[name], name, DEEPEST - 1, hint)
-        for name in assigned(tree)
+        for name in shown
         if name in names and not isinstance(names[name], definitions)
     }
 
@@ -312,6 +333,7 @@ def answer(block):
         kind, message, line = "script_error", str(refused), None
     except MemoryError as error:
         kind, (message, line) = "script_memory", explained(error)
+        message += "; `settings.python.memory_limit` is the limit"
     except SystemExit as error:
         kind, (message, line) = "script_error", explained(error)
         message += "; the block called exit, which fails it: `return` ends a block"
@@ -321,6 +343,16 @@ def answer(block):
         line += block["first_line"] - 1
     failed = {"kind": kind, "message": message, "line": line, "printed": printed.whole()}
     return {"failed": failed}
+
+
+def limit_memory(limit):
+    """Limits the address space to what it is now, and `limit` bytes more; 0 means no limit."""
+    if limit and sys.platform == "linux":
+        import resource
+
+        with open("/proc/self/statm") as sizes:
+            now = int(sizes.read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (now + limit, now + limit))
 
 
 def main():
@@ -338,9 +370,9 @@ def main():
         os._exit(0)
 
     own = os.getpid()
-    lines.readline()
+    limit_memory(json.loads(lines.readline())["memory_limit"])
     threading.Thread(target=read, daemon=True).start()
-    say(answers, b"ready")
+    say(answers, b"ready %d.%d" % sys.version_info[:2])
     while True:
         block = json.loads(todo.get())
         reply = {"number": block["number"], "answer": answer(block)}

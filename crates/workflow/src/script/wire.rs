@@ -11,7 +11,8 @@ use serde_json::{Map, Value};
 
 use super::{FailureKind, ScriptFailure, ScriptResult};
 
-/// The line that a worker sends when it is ready for blocks.
+/// The line that a worker sends when it is ready for blocks. That of a user's own Python is followed by a blank and its
+/// version, such as `3.12`.
 pub(super) const READY: &str = "ready";
 
 /// The maximum nesting depth in both directions: JSON readers stop at 128 levels, some of which the
@@ -53,6 +54,9 @@ pub(super) struct Request<S, M> {
     pub(super) time_limit_ms: u64,
     pub(super) most_printed: usize,
     pub(super) now: Millis,
+    /// Set if the block is compiled, but not run. Ignored by workers of an embedded interpreter.
+    #[serde(default)]
+    pub(super) compile_only: bool,
 }
 
 /// A block to run, as a worker receives it.

@@ -114,6 +114,7 @@ impl Fixture {
             secrets: BTreeMap::new(),
             actions: Arc::new(builtin()),
             tools: cachalot_workflow::action::runtime::ToolServices::default(),
+            sandbox: None,
             reporter: Arc::clone(&events) as Arc<dyn Reporter>,
         };
         Self {

@@ -292,6 +292,7 @@ impl Setup {
             secrets: BTreeMap::new(),
             actions: Arc::new(self.actions),
             tools: cachalot_workflow::action::runtime::ToolServices::default(),
+            sandbox: None,
             reporter: Arc::clone(&events) as Arc<dyn Reporter>,
         };
         Fixture {

@@ -327,6 +327,7 @@ impl Fixture {
             )]),
             actions: Arc::new(registry(&reported)),
             tools: cachalot_workflow::action::runtime::ToolServices::default(),
+            sandbox: None,
             reporter: Arc::clone(&reported) as Arc<dyn Reporter>,
         };
         Self {

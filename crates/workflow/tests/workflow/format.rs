@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use cachalot_workflow::actions;
 use cachalot_workflow::codes;
-use cachalot_workflow::format::{self, Agent, Language};
+use cachalot_workflow::format::{self, Agent, PythonChoice, PythonRunner};
 use serde_json::json;
 
 use crate::fixture::{EventLog, Fixture, registry, shown};
@@ -641,14 +641,17 @@ nodes:
     steps: [{name: in, run: pass}]
   - {name: end, run: {type: expression, value: '1'}}
 ";
-    let runners = async |settings: &str, runner: Option<Language>| {
-        let agent = format::load_with_runner(
+    let runners = async |settings: &str, runner: Option<PythonRunner>| {
+        let agent = format::load_with_python(
             "a.yaml",
             &format!("{settings}{NODES}"),
             &registry(&Arc::new(EventLog::default())),
             &[("RUNNER".to_owned(), "python3".to_owned())].into(),
             &cachalot_agent::definition::Builtins::default(),
-            runner,
+            PythonChoice {
+                runner,
+                ..PythonChoice::EMBEDDED
+            },
         )
         .unwrap_or_else(|problems| panic!("{}", shown(&problems)));
         Fixture::new().languages(&agent, json!({})).await
@@ -666,16 +669,19 @@ nodes:
     };
     let file = |runner: &str| format!("settings: {{python: {{runner: {runner}}}}}");
     assert_eq!(runners("", None).await, all("Python"));
-    assert_eq!(runners("", Some(Language::Python3)).await, all("Python3"));
+    assert_eq!(
+        runners("", Some(PythonRunner::Python3)).await,
+        all("Python3")
+    );
     assert_eq!(runners(&file("embedded"), None).await, all("Python"));
     assert_eq!(runners(&file("python3"), None).await, all("Python3"));
     assert_eq!(runners(&file("'${RUNNER}'"), None).await, all("Python3"));
     assert_eq!(
-        runners(&file("python3"), Some(Language::Python)).await,
+        runners(&file("python3"), Some(PythonRunner::Embedded)).await,
         all("Python")
     );
     assert_eq!(
-        runners(&file("embedded"), Some(Language::Python3)).await,
+        runners(&file("embedded"), Some(PythonRunner::Python3)).await,
         all("Python3")
     );
 }

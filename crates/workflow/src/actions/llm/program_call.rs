@@ -16,7 +16,7 @@ use tempfile::NamedTempFile;
 use super::super::arguments::CheckedArguments;
 use super::super::location;
 use super::super::run_settings::setting;
-use super::super::shell::{self, Job};
+use super::super::shell::{self, Job, JobError};
 use super::line_reporter::LineReporter;
 use super::{choice, messages};
 use crate::exact_json::as_text;
@@ -256,7 +256,10 @@ impl<'a> ProgramCall<'a> {
         let (job, file) = self.job(runtime)?;
         let ended = spending::with_time_limit(runtime, job.run()).await?;
         drop((call_guard, file));
-        if !matches!(ended, Err(Error::Start(_))) {
+        if !matches!(
+            ended,
+            Err(JobError::NoSandbox(_) | JobError::Process(Error::Start(_)))
+        ) {
             self.account(started, runtime).await;
         }
         let program = &self.program.command;
@@ -356,6 +359,7 @@ impl<'a> ProgramCall<'a> {
             input: stdin.map(String::into_bytes),
             timeout: *timeout,
             output_limit: OUTPUT_LIMIT,
+            sandbox: None,
         };
         Ok((job, file))
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use cachalot_process::{Error, Lingering, Output, Run, Streams, exit_code};
+use cachalot_tools::WorkspaceSandbox;
 use tokio::process::Command;
 
 /// A program to run, and its limits.
@@ -18,6 +19,19 @@ pub(in crate::actions) struct Job {
     pub(in crate::actions) timeout: Duration,
     /// The maximum bytes of stdout and of stderr, each.
     pub(in crate::actions) output_limit: usize,
+    /// The sandbox of the process; `None`: it has all rights of the user.
+    pub(in crate::actions) sandbox: Option<WorkspaceSandbox>,
+}
+
+/// The reason why a program has no result.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::actions) enum JobError {
+    /// The sandbox cannot be made; nothing ran.
+    #[error("it did not run, because its sandbox cannot be made: {0}")]
+    NoSandbox(String),
+    /// The process failed.
+    #[error(transparent)]
+    Process(#[from] Error),
 }
 
 /// The result of a process that ended.
@@ -31,13 +45,25 @@ impl Job {
     /// Runs the process to its end. The whole process group is killed if the future is dropped, the
     /// timeout expires, or an output exceeds its limit. Processes that it started and that hold an output
     /// open are waited for, so that a result never depends on how fast they were.
-    pub(in crate::actions) async fn run(self) -> Result<Ended, Error> {
-        let mut command = Command::new(&self.program);
+    pub(in crate::actions) async fn run(self) -> Result<Ended, JobError> {
+        let mut command = match self.sandbox.clone() {
+            None => Command::new(&self.program),
+            Some(sandbox) => {
+                let program = self.program.clone();
+                // It reads the directories of the workspace.
+                let made = tokio::task::spawn_blocking(move || sandbox.command(program)).await;
+                let made = made.unwrap_or_else(|error| Err(error.to_string()));
+                made.map_err(JobError::NoSandbox)?.into()
+            }
+        };
         command
             .args(&self.arguments)
             .current_dir(&self.directory)
             .env_clear()
             .envs(&self.environment);
+        if let Some(sandbox) = &self.sandbox {
+            command.env("TMPDIR", sandbox.temporary());
+        }
         let run = Run {
             command,
             input: self.input,

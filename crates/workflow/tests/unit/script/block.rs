@@ -19,6 +19,7 @@ fn run(source: String, first_line: u32) -> Result<ScriptResult, ScriptFailure> {
         time_limit_ms: 10_000,
         most_printed: 1_000,
         now: 0,
+        compile_only: false,
     };
     interpreter::run(block, 0, &mut ProgramCache::default())
 }
