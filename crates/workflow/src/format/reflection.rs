@@ -7,6 +7,7 @@ use cachalot_core::tree::{self, MapEntry, NodeKind, Section};
 use super::Language;
 use super::agent::{Evaluator, Node, Reflection, Retries, Target, Work};
 use super::nodes::NodeReader;
+use super::work::is_known;
 use crate::actions::check_arguments;
 use crate::actions::reflection::{EVALUATOR_PROMPT, LOOP, RETRY};
 use crate::codes;
@@ -148,7 +149,11 @@ impl NodeReader<'_> {
         };
         let own = node.get("language");
         self.check_language(own);
-        let language = match own.and_then(tree::Node::as_text).or(language) {
+        let language = own.and_then(tree::Node::as_text).or(language);
+        if !is_known(language) {
+            return None;
+        }
+        let language = match language {
             Some("lua") => Language::Lua,
             other => self.python(other),
         };

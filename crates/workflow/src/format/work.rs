@@ -35,6 +35,12 @@ fn is_marked_as_lua(source: &str) -> bool {
         .is_some_and(|rest| rest.trim() == "lua")
 }
 
+/// True unless the file names another language, which [`NodeReader::check_language`] reports: its code is not checked
+/// as Python.
+pub(super) fn is_known(language: Option<&str>) -> bool {
+    language.is_none_or(|name| LANGUAGES.contains(&name))
+}
+
 impl NodeReader<'_> {
     /// Reads the work of a node, and the output field that the work itself names.
     pub(super) fn work(
@@ -206,6 +212,9 @@ impl NodeReader<'_> {
     }
 
     fn run(&mut self, way: &MapEntry, language: Option<&str>) -> (Work, Option<String>) {
+        if !is_known(language) {
+            return NOTHING;
+        }
         let code = match &way.value.kind {
             NodeKind::Text(source) => Some(CodeBlock {
                 source: source.clone(),

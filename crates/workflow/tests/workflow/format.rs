@@ -367,7 +367,7 @@ fn loops_steps_and_types_are_checked() {
 - {name: n, type: while_lop}
 - {name: o, type: matrix, strategy: {}}
 - {name: p, steps: [{run: x, goto: n, on_error: {fallback: n}}]}
-- {name: q, language: prolog, run: x}
+- {name: q, language: prolog, run: 'a(X) :- b(X).'}
 - {name: r, language: pyhton, run: x}
 - {name: s, run: {type: prolog, code: x}}
 - {name: t, run: {type: expression}}
