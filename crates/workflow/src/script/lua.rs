@@ -1,4 +1,4 @@
-//! Lua 5.4, which is embedded.
+//! Lua 5.5, which is embedded.
 
 mod check;
 mod convert;

@@ -85,10 +85,10 @@ impl WorkerPool {
         Self::embedded(options, Interpreter::Python)
     }
 
-    /// Creates a runner of Lua 5.4, without starting a worker.
+    /// Creates a runner of Lua 5.5, without starting a worker.
     ///
     /// A block can use `state` and `variables` (tables; assignments to them stay in the block) and the base
-    /// functions, `coroutine`, `math`, `string`, `table` and `utf8` of Lua 5.4, `os.clock`, `os.date` and
+    /// functions, `coroutine`, `math`, `string`, `table` and `utf8` of Lua 5.5, `os.clock`, `os.date` and
     /// `os.time` (UTC), and `print`, whose output appears in the report. Each block has its own globals.
     ///
     /// Return values are converted to JSON:

@@ -569,7 +569,11 @@ fn coroutines_cannot_escape_the_limits() {
             ),
             (
                 "return select(2, pcall(coroutine.close, coroutine.running()))",
-                json!("cannot close a running coroutine"),
+                json!("cannot close main thread"),
+            ),
+            (
+                "local c = coroutine.wrap(function() coroutine.close(coroutine.running()) return 1 end) return {c()}",
+                json!({}),
             ),
             (
                 "local c = coroutine.create(print) coroutine.close(c) return coroutine.status(c)",
