@@ -15,12 +15,20 @@
 //! derived from a secret become secrets of the run.
 
 mod bounds;
+mod compile;
 mod condition;
 mod convert;
 mod engine;
+mod error;
+mod filters;
+mod group;
 mod literal;
+mod operators;
+mod order;
 mod path;
+mod predicates;
 mod prepared;
+mod printing;
 mod render;
 mod scan;
 mod scope;

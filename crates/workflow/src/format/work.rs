@@ -409,7 +409,7 @@ impl NodeReader<'_> {
 
     fn while_loop(&mut self, section: &mut Section<'_>, language: Option<&str>) -> Work {
         let condition = match section.required("condition", &mut self.problems) {
-            Some(node) => self.condition(node, TemplateUse::PLAIN),
+            Some(node) => self.condition(node, TemplateUse::PLAIN).of_loop(),
             None => Condition::always(false),
         };
         section.required("max_iterations", &mut self.problems);

@@ -1,20 +1,21 @@
 //! Bounds for the memory of a template. The steps of a template are limited, but one step can double a text: sixty
 //! of them would make more than any machine has.
 //!
-//! The operands of `~`, `+` and `*` and the values of variables are checked ([`OPERAND`], which
-//! [`super::scan::with_checked_operands`] inserts), the results of filters and methods that multiply a text, all text
-//! that is printed, and the result.
+//! The operands of `~`, `+` and `*` and the values of variables are checked ([`OPERAND`], which [`super::compile`]
+//! inserts), the results of filters and methods that multiply a text, all text that is printed, and the result.
 
 use std::ops::ControlFlow;
 
-use minijinja::value::{Kwargs, Rest, StringInput, ValueKind, ValueOrKwargs};
-use minijinja::{Environment, Error, ErrorKind, Output, State, Value, filters};
+use minijinja::value::{Rest, ValueKind, ValueOrKwargs};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, Value, filters};
+
+use super::printing;
 
 /// The maximum size of a value in bytes; an element of a list counts as [`ELEMENT_BYTES`].
 pub(super) const MAX_VALUE_BYTES: usize = 64 << 20;
 
 /// The maximum size of all text that a template prints, also into variables and by macros.
-pub(super) const MAX_PRINTED_BYTES: usize = 128 << 20;
+const MAX_PRINTED_BYTES: usize = 128 << 20;
 
 /// The size of a value without its content.
 const ELEMENT_BYTES: usize = 32;
@@ -26,14 +27,11 @@ const MAX_COUNT: usize = 1_000_000;
 const MAX_DEPTH: usize = 150;
 
 /// The filter that checks an operand and returns it unchanged.
-pub(super) const OPERAND: &str = "|__operand";
+pub(super) const OPERAND: &str = "__operand";
 
 /// Adds the checks to an engine.
 pub(super) fn install(environment: &mut Environment<'static>) {
-    environment.add_filter(&OPERAND[1..], |value: Value| checked(value));
-    environment.add_filter("replace", replace);
-    environment.add_filter("join", join);
-    environment.add_filter("indent", indent);
+    environment.add_filter(OPERAND, |value: Value| checked(value));
     environment.add_filter("format", format);
     environment.add_filter("batch", batch);
     environment.add_filter("slice", slice);
@@ -63,13 +61,8 @@ fn too_large(what: &str, limit: usize) -> Error {
     Error::new(ErrorKind::InvalidOperation, message)
 }
 
-/// The error of a template that prints too much.
-pub(super) fn too_large_text() -> Error {
-    too_large("a text", MAX_PRINTED_BYTES)
-}
-
 /// Returns an error if a text of this size is too large.
-fn check_size(bytes: Option<usize>) -> Result<(), Error> {
+pub(super) fn check_size(bytes: Option<usize>) -> Result<(), Error> {
     match bytes.is_some_and(|bytes| bytes <= MAX_VALUE_BYTES) {
         true => Ok(()),
         false => Err(too_large("a value", MAX_VALUE_BYTES)),
@@ -117,12 +110,16 @@ fn print(output: &mut Output, state: &mut State, value: &Value) -> Result<(), Er
     let printed = state.get_or_insert_extension(Printed::default());
     printed.0 = printed.0.saturating_add(bytes);
     if printed.0 > MAX_PRINTED_BYTES {
-        return Err(too_large_text());
+        return Err(too_large("a text", MAX_PRINTED_BYTES));
     }
-    minijinja::escape_formatter(output, state, value)
+    match (state.auto_escape(), value.as_str()) {
+        (AutoEscape::None, Some(text)) => Ok(output.write_str(text)?),
+        (AutoEscape::None, None) => Ok(output.write_str(&printing::text(value))?),
+        _ => minijinja::escape_formatter(output, state, value),
+    }
 }
 
-fn check_replaced(text: &str, from: &str, to: &str) -> Result<(), Error> {
+pub(super) fn check_replaced(text: &str, from: &str, to: &str) -> Result<(), Error> {
     let more = to.len().saturating_sub(from.len());
     if more == 0 {
         return Ok(());
@@ -240,7 +237,7 @@ fn braced_place(text: &str) -> (&str, &str) {
     (name, spec.strip_prefix(['<', '>', '^']).unwrap_or(spec))
 }
 
-fn check_count(count: usize) -> Result<(), Error> {
+pub(super) fn check_count(count: usize) -> Result<(), Error> {
     match count <= MAX_COUNT {
         true => Ok(()),
         false => Err(Error::new(
@@ -248,43 +245,6 @@ fn check_count(count: usize) -> Result<(), Error> {
             format!("the template asks for {count} parts or spaces; the maximum is {MAX_COUNT}"),
         )),
     }
-}
-
-fn replace(
-    state: &mut State,
-    value: StringInput<'_>,
-    from: StringInput<'_>,
-    to: StringInput<'_>,
-) -> Result<Value, Error> {
-    check_replaced(value.as_str(), from.as_str(), to.as_str())?;
-    filters::replace(state, value, from, to)
-}
-
-fn join(
-    state: &mut State,
-    value: &Value,
-    joiner: Option<StringInput<'_>>,
-    attribute: Option<&str>,
-    options: Kwargs,
-) -> Result<Value, Error> {
-    check_joined(value, joiner.as_ref().map_or("", StringInput::as_str))?;
-    filters::join(state, value, joiner, attribute, options)
-}
-
-fn indent(
-    value: StringInput<'_>,
-    width: Option<usize>,
-    first: Option<bool>,
-    blank: Option<bool>,
-    options: Kwargs,
-) -> Result<Value, Error> {
-    let named = options.get::<Option<usize>>("width")?;
-    if let Some(width) = width.or(named) {
-        check_count(width)?;
-        let lines = value.as_str().matches('\n').count() + 1;
-        check_size(width.checked_mul(lines))?;
-    }
-    filters::indent(value, width, first, blank, options)
 }
 
 fn format(state: &mut State, text: &Value, arguments: Rest<ValueOrKwargs>) -> Result<Value, Error> {

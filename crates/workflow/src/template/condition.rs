@@ -5,6 +5,7 @@ use cachalot_core::tree::{Node, NodeKind};
 use minijinja::Value;
 use minijinja::value::ValueKind;
 
+use super::operators;
 use super::prepared::Template;
 use super::scope::NAMES;
 use super::{Scope, TemplateFailure, TemplateUse, Templates};
@@ -20,13 +21,15 @@ use crate::codes;
 /// - `true` or `false`
 /// - text with `{% … %}`
 ///
-/// Truth follows Jinja. An undefined value is false, also if it is compared by `==` or tested by `in`. An
-/// order comparison with an undefined value is an error. Blank text and the texts `false`, `0`, `no` and
-/// `none`, in any case, are false, because templates render false values to them.
+/// Truth follows Jinja. An undefined value is false, and equals none. No order comparison with it holds, except in a
+/// loop ([`Condition::of_loop`]). Blank text and the texts `false`, `0`, `no` and `none`, in any case, are false,
+/// because templates render false values to them.
 #[derive(Debug, Clone)]
 pub struct Condition {
     test: Test,
     is_negated: bool,
+    /// The filter for comparisons.
+    comparison: &'static str,
 }
 
 #[derive(Debug, Clone)]
@@ -42,12 +45,22 @@ impl Condition {
         Self {
             test: Test::Always(holds),
             is_negated: false,
+            comparison: operators::COMPARE,
         }
     }
 
     /// True if the condition may read `result`.
     pub(crate) fn mentions_result(&self) -> bool {
         matches!(&self.test, Test::Template(template) if template.source.contains("result"))
+    }
+
+    /// Returns the condition of a loop, in which an order comparison with an undefined value holds: the body sets it.
+    #[must_use]
+    pub fn of_loop(self) -> Self {
+        Self {
+            comparison: operators::COMPARE_IN_LOOP,
+            ..self
+        }
     }
 
     /// Returns the negated condition.
@@ -114,6 +127,7 @@ impl Templates {
         Condition {
             test: Test::Template(template),
             is_negated: false,
+            comparison: operators::COMPARE,
         }
     }
 
@@ -149,12 +163,15 @@ impl Templates {
             Test::Always(holds) => *holds,
             Test::Template(template) if template.waits() => {
                 let (templates, template) = (self.clone(), template.clone());
+                let comparison = condition.comparison;
                 self.on_blocking_thread(scope, move |scope| {
-                    templates.evaluate_condition(&template, &scope)
+                    templates.evaluate_condition(&template, comparison, &scope)
                 })
                 .await?
             }
-            Test::Template(template) => self.evaluate_condition(template, scope)?,
+            Test::Template(template) => {
+                self.evaluate_condition(template, condition.comparison, scope)?
+            }
         };
         Ok(holds != condition.is_negated)
     }
@@ -162,13 +179,10 @@ impl Templates {
     fn evaluate_condition(
         &self,
         template: &Template,
+        comparison: &'static str,
         scope: &Scope,
     ) -> Result<bool, TemplateFailure> {
-        let environment = match template.source.contains(['<', '>']) {
-            true => &self.shared.strict,
-            false => &self.shared.lenient,
-        };
-        self.evaluate(environment, template, scope)
+        self.evaluate_with(&self.shared.lenient, comparison, template, scope)
             .map(|value| is_true(&value))
     }
 }

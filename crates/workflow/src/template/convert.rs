@@ -11,8 +11,8 @@ use minijinja::Value;
 use minijinja::value::{Enumerator, Object, ObjectRepr, Serde, ValueKind};
 use serde_json::{Map, Number, Value as Json};
 
-use super::bounds;
 use super::step::Step;
+use super::{bounds, printing};
 
 /// The maximum nesting depth of a result.
 const MAX_DEPTH: usize = 128;
@@ -159,7 +159,7 @@ pub(super) fn copied(json: &Json) -> Value {
 
 /// Returns the text that a template prints for a value.
 pub(crate) fn printed(json: &Json) -> String {
-    copied(json).to_string()
+    printing::text(&copied(json))
 }
 
 /// Converts a value of the engine to JSON. Undefined values become null, also inside lists and mappings.

@@ -4,22 +4,23 @@ use cachalot_core::json::{is_beyond_64_bits, numbers};
 use cachalot_core::text::word_list;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, ValueKind};
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior, Value};
+use minijinja::{AutoEscape, Environment, Error, State, UndefinedBehavior, Value};
 use serde_json::Value as Json;
 
+use super::error::{defined, invalid};
 use super::scope::{STORAGE_HASHER, StorageHasher};
-use super::{bounds, convert};
+use super::{bounds, convert, filters, operators, predicates};
 use crate::exact_json;
 
 /// The maximum number of steps of a template.
 pub(super) const FUEL: u64 = 10_000_000;
 
 /// The available filters, for the schema, the reference documentation and suggestions.
-pub const FILTERS: &[&str] = &word_list::<53>(
-    "abs attr batch bool capitalize chain count d default dictsort e escape first float format \
+pub const FILTERS: &[&str] = &word_list::<57>(
+    "abs attr batch bool capitalize chain count d default dictsort e escape filesizeformat first float format \
      fromjson groupby indent int items join json last length lines list lower map max min pprint \
      reject rejectattr replace reverse round safe select selectattr sha256 slice sort split \
-     storage_hash string sum title tojson trim unique upper urlencode zip",
+     storage_hash string striptags sum title tojson trim truncate unique upper urlencode wordcount zip",
 );
 
 /// The available tests (`is …`).
@@ -50,19 +51,10 @@ pub(super) fn environment(undefined: UndefinedBehavior) -> Environment<'static> 
     environment.add_filter("tojson", tojson);
     environment.add_filter("json", tojson);
     bounds::install(&mut environment);
+    operators::install(&mut environment);
+    filters::install(&mut environment);
+    predicates::install(&mut environment);
     environment
-}
-
-/// Returns an error that names the undefined expression if `value` is undefined.
-fn defined(value: &Value) -> Result<(), Error> {
-    match value.is_undefined() {
-        true => value.get_attr("").map(drop),
-        false => Ok(()),
-    }
-}
-
-fn invalid(what: impl Into<std::borrow::Cow<'static, str>>) -> Error {
-    Error::new(ErrorKind::InvalidOperation, what)
 }
 
 /// Hashes strings and bytes as they are, and any other value in canonical form.

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use minijinja::{Environment, Error, ErrorKind, Value};
 use serde_json::{Map, Value as Json, json};
 
+use super::compile::Compiled;
 use super::prepared::{Late, Prepared, Template, Tree};
-use super::{Scope, TemplateFailure, Templates, bounds, convert, engine, scan, undefined};
+use super::{Scope, TemplateFailure, Templates, convert, engine, operators, scan, undefined};
 use crate::exact_json;
 
 impl Templates {
@@ -151,32 +152,24 @@ impl Templates {
         template: &Template,
         scope: &Scope,
     ) -> Result<Value, TemplateFailure> {
+        self.evaluate_with(environment, operators::COMPARE, template, scope)
+    }
+
+    /// Like [`Templates::evaluate`], with this filter for comparisons of an expression.
+    pub(super) fn evaluate_with(
+        &self,
+        environment: &Environment<'static>,
+        comparison: &'static str,
+        template: &Template,
+        scope: &Scope,
+    ) -> Result<Value, TemplateFailure> {
         let source = template.source.as_str();
-        if template.is_expression {
-            let compiled = environment.compile_expression(source);
-            let evaluated = compiled.and_then(|compiled| compiled.eval(scope.root()));
-            return evaluated.map_err(|error| self.failure(template, &error, Some(scope)));
-        }
-        let (checked, inserted) = scan::with_checked_operands(source, bounds::OPERAND);
-        let compiled = environment.template_from_str(&checked);
-        let rendered = compiled.and_then(|compiled| render_bounded(&compiled, scope));
-        rendered.map(Value::from).map_err(|error| {
-            // The place is that in the source without the checks.
-            let original = |at: usize| {
-                let (mut original, mut before) = (at, 0);
-                for (insertion, text) in &inserted {
-                    let begin = insertion + before;
-                    if at > begin {
-                        original = insertion + (at - begin).saturating_sub(text.len());
-                    }
-                    before += text.len();
-                }
-                original
-            };
-            let range = error.range();
-            let range = range.map(|range| original(range.start)..original(range.end));
-            self.failure_at(template, &error, range, Some(scope))
-        })
+        let compiled = match template.is_expression {
+            true => Compiled::expression(source, comparison),
+            false => Compiled::text(source, environment),
+        };
+        let evaluated = compiled.and_then(|compiled| compiled.evaluate(environment, scope.root()));
+        evaluated.map_err(|error| self.failure(template, &error, Some(scope)))
     }
 
     /// Converts an error of the engine. With `scope`, the message about an undefined value lists what is there.
@@ -186,17 +179,7 @@ impl Templates {
         error: &Error,
         scope: Option<&Scope>,
     ) -> TemplateFailure {
-        self.failure_at(template, error, error.range(), scope)
-    }
-
-    /// Like [`Templates::failure`], for an error in this range of the source.
-    fn failure_at(
-        &self,
-        template: &Template,
-        error: &Error,
-        range: Option<Range<usize>>,
-        scope: Option<&Scope>,
-    ) -> TemplateFailure {
+        let range = error.range();
         let undefined = undefined_in(&template.source, error, range.as_ref());
         let place = match undefined.or(range) {
             Some(range) => self.place_of(&template.place, &template.source, range),
@@ -206,40 +189,6 @@ impl Templates {
             message: message(error, scope),
             place,
         }
-    }
-}
-
-/// Renders a template into a text of bounded size.
-fn render_bounded(template: &minijinja::Template<'_, '_>, scope: &Scope) -> Result<String, Error> {
-    let mut text = BoundedText::default();
-    let rendered = template.render_captured_to(scope.root(), &mut text);
-    if text.is_full {
-        return Err(bounds::too_large_text());
-    }
-    rendered?;
-    String::from_utf8(text.bytes)
-        .map_err(|_| Error::new(ErrorKind::InvalidOperation, "the text is not UTF-8"))
-}
-
-/// The text that a template writes, up to the maximum size.
-#[derive(Default)]
-struct BoundedText {
-    bytes: Vec<u8>,
-    is_full: bool,
-}
-
-impl std::io::Write for BoundedText {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        if self.bytes.len() + bytes.len() > bounds::MAX_PRINTED_BYTES {
-            self.is_full = true;
-            return Err(std::io::ErrorKind::StorageFull.into());
-        }
-        self.bytes.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
     }
 }
 

@@ -12,6 +12,7 @@ mod faults;
 mod harness;
 mod lua;
 mod python3;
+mod reference;
 mod state;
 mod values;
 
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         faults::TESTS,
         lua::TESTS,
         python3::TESTS,
+        reference::TESTS,
         state::TESTS,
         values::TESTS,
     ])

@@ -77,6 +77,9 @@ fn conditions_are_evaluated_as_documented() {
         "\"{{ 'yes' }}\"",
         "'{% if state.yes %}1{% endif %}'",
         "state.missing is not defined",
+        "state.missing is none",
+        "state.missing == none",
+        "'!(state.missing < 3)'",
         "state.count > 2 and state.yes",
         "'!false'",
         "'!(state.count == 4)'",
@@ -105,6 +108,9 @@ fn conditions_are_evaluated_as_documented() {
         "'!yes'",
         "state.missing == 'x'",
         "state.missing == 3",
+        "state.missing > 3",
+        "state.missing < 3",
+        "3 <= state.missing",
         "\"'x' in state.missing\"",
         "'{% if false %}{% endif %} '",
         "state.nested.missing",
@@ -112,9 +118,9 @@ fn conditions_are_evaluated_as_documented() {
         assert_eq!(holds(condition), Ok(false), "{condition}");
     }
     assert!(
-        holds("state.missing > 3")
+        holds("state.none > 3")
             .unwrap_err()
-            .contains("`state.missing` is undefined")
+            .contains("None and a number have no order")
     );
     assert!(
         holds("state.missing.deeper")

@@ -10,6 +10,7 @@ mod destinations;
 mod failures;
 mod fixture;
 mod format;
+mod jinja2;
 mod models;
 mod plan;
 mod reason;

@@ -133,12 +133,17 @@ nodes:
     assert_eq!(failure.kind, "loop_limit");
     assert_eq!(failure.node, "loop");
     assert_eq!(failure.place.unwrap().to_string(), "agent.yaml:3:11");
-    let failure = fails(&text(2), json!({})).await;
-    assert_eq!(failure.kind, "template_error");
-    assert!(
-        failure.message.contains("`state.count` is undefined"),
-        "{failure}"
-    );
+}
+
+/// As in the reference implementation.
+#[tokio::test]
+async fn loop_that_compares_an_unset_field_begins() {
+    for condition in ["state.count < 3", "{{ 3 > state.count }}"] {
+        let text = format!(
+            "nodes: [{{name: loop, type: while_loop, condition: '{condition}', max_iterations: 2, body: [{{name: set, run: '{{\"count\": 3}}'}}]}}]"
+        );
+        assert_eq!(run(&text, json!({})).await, json!({"count": 3}));
+    }
 }
 
 #[tokio::test]

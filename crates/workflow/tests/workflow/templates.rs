@@ -297,6 +297,8 @@ fn template_that_would_take_too_much_memory_is_an_error() {
         ),
         "{% set ns = namespace(x=[]) %}{% for i in range(200) %}{% set ns.x = [ns.x, 'a' * 100000000] %}{% endfor %}".to_owned(),
         "{% set ns = namespace(x=[]) %}{% for i in range(200) %}{% set ns.x = ns.x + ['a' * 1000000] %}{% endfor %}".to_owned(),
+        "{{ ([0] * 90000000)[1:] }}".to_owned(),
+        "{{ ([0] * 90000000) | sort }}".to_owned(),
         "{% set ns = namespace(x='a' * 60000000) %}{% set ns.x = (ns.x ~ ns.x) * 1 %}".to_owned(),
     ] {
         fails(&template, "the template ");

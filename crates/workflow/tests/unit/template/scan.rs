@@ -22,31 +22,6 @@ fn filters_and_tests_are_found_outside_of_strings_comments_and_raw_text() {
 }
 
 #[test]
-fn operands_are_checked_in_templates_with_statements() {
-    for (source, expected) in [
-        ("{{ a ~ b }}", "{{ a ~ b }}"),
-        (
-            "{% set x.a = x.a ~ 'a~b' + (y)+1 %}{# a ~ b #} a ~ b",
-            "{% set x.a = (x.a! ~ 'a~b'! + (y)!+1)! %}{# a ~ b #} a ~ b",
-        ),
-        (
-            "{%- set a, b = [1], {'k': c * 2} -%}{% set d = [a, b] +%}{% set e | replace(a='b') %}*{% endset %}",
-            "{%- set a, b = ([1], {'k': c! * 2})! -%}{% set d = ([a, b]!)! +%}{% set e | replace(a='b') %}*{% endset %}",
-        ),
-        (
-            "{% set a = b.c['d'] %}{% set a = 1 -%}{% set a = %}{% set a = [",
-            "{% set a = b.c['d'] %}{% set a = 1 -%}{% set a = %}{% set a = [",
-        ),
-        (
-            "{%- if a in +b -%}{{+ c[0] ~ d +}}{% raw %}{{ a ~ b }}{% endraw %}",
-            "{%- if a in +b -%}{{+ c[0]! ~ d! +}}{% raw %}{{ a ~ b }}{% endraw %}",
-        ),
-    ] {
-        assert_eq!(with_checked_operands(source, "!").0, expected);
-    }
-}
-
-#[test]
 fn literals_are_split_from_expressions() {
     let source = "a{{ x }}b{% if y %}c{% endif %}";
     assert_eq!(words(source, &template(source).literals), ["a", "b", "c"]);
