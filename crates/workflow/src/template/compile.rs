@@ -109,11 +109,12 @@ impl Rebuild {
                 filter(operators::SLICE, self.expr(&it.expr), parts.collect(), span)
             }
             Expr::UnaryOp(it) => {
-                let op = match it.op {
-                    ast::UnaryOpKind::Not => ast::UnaryOpKind::Not,
-                    ast::UnaryOpKind::Neg => ast::UnaryOpKind::Neg,
+                // It is not `Copy`.
+                let kind = match matches!(it.op, ast::UnaryOpKind::Not) {
+                    true => ast::UnaryOpKind::Not,
+                    false => ast::UnaryOpKind::Neg,
                 };
-                node!(Expr::UnaryOp at span, { op: op, expr: self.expr(&it.expr) })
+                node!(Expr::UnaryOp at span, { op: kind, expr: self.expr(&it.expr) })
             }
             Expr::BinOp(it) => self.binary(it, span),
             Expr::Compare(it) => {
@@ -166,11 +167,11 @@ impl Rebuild {
         if let Some(op) = comparison {
             return self.comparison(&it.left, [(op, &it.right)].into_iter(), span);
         }
-        let left = self.expr(&it.left);
-        let left = match it.op {
+        let operand = self.expr(&it.left);
+        let operand = match it.op {
             BinOpKind::Concat => {
                 let arguments = vec![self.expr(&it.right)];
-                return filter(operators::CONCAT, left, arguments, span);
+                return filter(operators::CONCAT, operand, arguments, span);
             }
             // The text of `%` is nearly always written out; any other left operand has to be a number.
             BinOpKind::Rem if is_text(&it.left) => {
@@ -178,12 +179,12 @@ impl Rebuild {
                     Expr::Tuple(values) => self.exprs(&values.items),
                     value => vec![self.expr(value)],
                 };
-                return filter("format", left, arguments, span);
+                return filter("format", operand, arguments, span);
             }
-            BinOpKind::Add | BinOpKind::Mul => self.checked(left),
-            _ => left,
+            BinOpKind::Add | BinOpKind::Mul => self.checked(operand),
+            _ => operand,
         };
-        node!(Expr::BinOp at span, { op: it.op, left: left, right: self.expr(&it.right) })
+        node!(Expr::BinOp at span, { op: it.op, left: operand, right: self.expr(&it.right) })
     }
 
     fn comparison<'a, 's: 'a>(
@@ -207,6 +208,16 @@ impl Rebuild {
                 filter(bounds::OPERAND, value, Vec::new(), span)
             }
             false => value,
+        }
+    }
+
+    /// Checks the size of a value that is set, unless it is another value without change: to measure it would read
+    /// all of it.
+    fn assigned<'s>(&self, value: &Expr<'s>) -> Expr<'s> {
+        let copy = self.expr(value);
+        match value {
+            Expr::Var(_) | Expr::Const(_) | Expr::GetAttr(_) | Expr::GetItem(_) => copy,
+            _ => self.checked(copy),
         }
     }
 
@@ -285,7 +296,7 @@ impl Rebuild {
             }
             Stmt::Set(it) => node!(Stmt::Set at it.span(), {
                 target: self.expr(&it.target),
-                expr: self.checked(self.expr(&it.expr))
+                expr: self.assigned(&it.expr)
             }),
             Stmt::SetBlock(it) => node!(Stmt::SetBlock at it.span(), {
                 target: self.expr(&it.target),
@@ -335,18 +346,18 @@ impl Rebuild {
     }
 }
 
-fn constant<'s>(value: Value, span: Span) -> Expr<'s> {
-    node!(Expr::Const at span, { value: value })
+fn constant<'s>(constant: Value, span: Span) -> Expr<'s> {
+    node!(Expr::Const at span, { value: constant })
 }
 
 fn filter<'s>(
-    name: &'static str,
+    filter: &'static str,
     value: Expr<'s>,
     arguments: Vec<Expr<'s>>,
     span: Span,
 ) -> Expr<'s> {
     let arguments = arguments.into_iter().map(ast::CallArg::Pos).collect();
-    node!(Expr::Filter at span, { name: name, expr: Some(value), args: arguments })
+    node!(Expr::Filter at span, { name: filter, expr: Some(value), args: arguments })
 }
 
 /// True for a text that is written out.

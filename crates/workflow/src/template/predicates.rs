@@ -20,7 +20,8 @@ pub(super) fn install(environment: &mut Environment<'static>) {
     environment.add_test("in", |value: Value, container: Value| {
         operators::contains(&container, &value)
     });
-    let comparisons: [(&[&'static str], fn(Ordering) -> bool); 4] = [
+    type Holds = fn(Ordering) -> bool;
+    let comparisons: [(&[&'static str], Holds); 4] = [
         (&["lt", "lessthan", "<"], Ordering::is_lt),
         (&["le", "<="], Ordering::is_le),
         (&["gt", "greaterthan", ">"], Ordering::is_gt),

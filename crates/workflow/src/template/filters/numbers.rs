@@ -40,7 +40,6 @@ fn int(state: &State, value: &Value, given: Given) -> Result<Value, Error> {
 fn whole(number: f64) -> Result<Value, Error> {
     // Below 2^127, the conversion is exact.
     match number.abs() < 2.0_f64.powi(127) {
-        #[allow(clippy::cast_possible_truncation)]
         true => Ok(Value::from(number as i128)),
         false => Err(invalid(format!(
             "{number} is no whole number of up to 127 bits"
@@ -103,7 +102,6 @@ fn float(state: &State, value: &Value, given: Given) -> Result<Value, Error> {
 /// Converts a number to the nearest float.
 fn number(value: &Value) -> Result<f64, Error> {
     match value.is_integer() {
-        #[allow(clippy::cast_precision_loss)]
         true => i128::try_from(value.clone()).map(|integer| integer as f64),
         false => f64::try_from(value.clone()),
     }
