@@ -59,7 +59,7 @@ codes! {
     UNKNOWN_TEST = "unknown-test": "A template uses a test (`is …`) that there is not."
     UNKNOWN_NAME = "unknown-name": "A template begins an expression with a name that there is not."
     SCRIPT_SYNTAX = "script-syntax": "A `run` block has a syntax error, or is too long."
-    SCRIPT_UNSUPPORTED = "script-unsupported": "A `run` block uses something that the embedded interpreter lacks."
+    SCRIPT_UNSUPPORTED = "script-unsupported": "A `run` block uses something that the embedded Python does not run."
     NO_AGENTS = "no-agents": "There are no agents, although something in the file is for them."
     UNKNOWN_AGENT = "unknown-agent": "An agent delegates to one that there is not."
     DELEGATES_TO_ITSELF = "delegates-to-itself": "An agent is among its own sub-agents."

@@ -2,30 +2,26 @@
 
 mod block;
 mod branches;
+mod callees;
 mod changes;
 mod check;
 mod constants;
 mod convert;
 mod diagnose;
 mod edits;
-mod host;
+mod guards;
 mod interpreter;
 mod limits;
 pub mod lua;
-mod nans;
 mod options;
 mod output_buffer;
 mod pool;
 mod process;
 mod programs;
 mod python3;
-mod python_builtins;
-mod rewrite;
-mod shims;
-mod surrogates;
+mod supported;
 mod templates;
 mod unsupported;
-mod whitespace;
 mod wire;
 pub mod worker;
 

@@ -53,8 +53,7 @@ nodes:
     run: |
       total = 0
       for r in (parallel_results or []):
-          state_dict = r.state if hasattr(r, "state") else r
-          total += int(state_dict.get("count", 0))
+          total += int(r.state.get("count", 0))
       got = [r.get("count") for r in parallel_results if r.get("count")]
       by_item = [r["count"] for r in parallel_results]
       here = ["count" in r for r in parallel_results]

@@ -14,10 +14,9 @@ use ruff_python_ast::{Expr, ExprContext, ModModule, Stmt};
 use ruff_python_parser::{Parsed, parse_module};
 use ruff_text_size::Ranged;
 
-use super::python_builtins::has_builtin;
-use super::rewrite::{self, Rewritten};
-use super::unsupported::{self, Unsupported};
-use super::{branches, changes, shims, surrogates, whitespace};
+use super::edits::apply;
+use super::unsupported::Unsupported;
+use super::{branches, changes, guards, supported};
 
 /// The maximum length of a block, in bytes. Bounds the depth of the syntax tree and thereby the stack
 /// that it needs.
@@ -33,7 +32,7 @@ pub(super) fn stack_for(bytes: usize) -> usize {
 /// Predefined names in a block; an assignment to one of them is not a result.
 const PREDEFINED_NAMES: [&str; 4] = ["state", "variables", "json", "print"];
 
-/// Text in front of every block; the helpers that the block uses follow.
+/// Text in front of every block; the guards that the block uses follow.
 const PRELUDE: &str = "import json\n";
 
 /// The variable in which the program collects the names that a block without `return` assigned.
@@ -52,8 +51,6 @@ pub(super) struct Program {
     pub(super) names: bool,
     /// True if the program's value is a tuple: the block's value, and the state after the block.
     pub(super) changes: bool,
-    /// The line of the block, from 1, where it first looks for white space.
-    pub(super) whitespace: Option<u32>,
 }
 
 impl Program {
@@ -63,6 +60,12 @@ impl Program {
         line.checked_sub(self.lines_before)
             .filter(|line| (1..=self.lines).contains(line))
     }
+
+    /// Returns the text of a line of the block, from 1.
+    pub(super) fn line(&self, line: u32) -> &str {
+        let index = usize::try_from(self.lines_before + line - 1).unwrap_or(usize::MAX);
+        self.text.lines().nth(index).unwrap_or_default()
+    }
 }
 
 /// Reason why a block cannot become a program. Lines count from 1 in the block.
@@ -70,7 +73,7 @@ impl Program {
 pub(super) enum BlockError {
     /// The block is not Python.
     Syntax { message: String, line: u32 },
-    /// The block is Python that the embedded interpreter does not support.
+    /// The block uses something that is not on the allow-list.
     Unsupported { what: Unsupported, line: u32 },
     /// The block is longer than [`MAX_BYTES`].
     TooLong { bytes: usize },
@@ -94,46 +97,31 @@ pub(super) fn parse(source: &str) -> Result<Parsed<ModModule>, BlockError> {
     })
 }
 
-/// Creates the program of a block.
-pub(super) fn prepare(source: &str) -> Result<Program, BlockError> {
+/// Creates the program of a block. `has_results` is true if its state has results of branches.
+pub(super) fn prepare(source: &str, has_results: bool) -> Result<Program, BlockError> {
     let source = unix_lines(source);
     let parsed = parse(&source)?;
-    let unknown = unsupported::first(parsed.suite());
-    let halves = surrogates::first_lone_surrogate(&source, parsed.tokens());
-    let rewritten = rewrite::rewrite(&source, parsed.suite(), parsed.tokens());
-    let separators = whitespace::in_literal(parsed.suite());
-    let refused = [unknown, halves, separators, rewritten.refused.clone()]
-        .into_iter()
-        .flatten()
-        .min_by_key(|(_, at)| *at);
-    if let Some((what, at)) = refused {
-        return Err(BlockError::Unsupported {
+    let guards = supported::check(&source, parsed.suite()).map_err(|(what, at)| {
+        BlockError::Unsupported {
             what,
             line: line_at(&source, at),
-        });
-    }
-    let has_results = branches::mentioned(parsed.suite());
+        }
+    })?;
     let changes = changes::may_change_state(parsed.suite());
-    let whitespace = whitespace::first_use(parsed.suite()).map(|at| line_at(&source, at));
-    let (parsed, rewritten) = if has_results {
-        let text = branches::with_attributes_as_calls(&source, parsed.suite());
-        let parsed = parse(&text)?;
-        let rewritten = rewrite::rewrite(&text, parsed.suite(), parsed.tokens());
-        (parsed, rewritten)
-    } else {
-        (parsed, rewritten)
-    };
-    let function = has_return(parsed.suite());
-    let prelude = prelude(&rewritten, function);
-    let text = &rewritten.text;
+    let has_results = has_results || branches::mentioned(parsed.suite());
+    let mut text = apply(&source, 0, source.len(), guards.edits);
+    if has_results {
+        text = branches::with_attributes_as_calls(&text, parse(&text)?.suite());
+    }
+    let prelude = format!("{PRELUDE}{}", guards::text(&guards.used));
     let (before, lines) = (count_lines(&prelude), count_lines(&source));
+    let function = has_return(parsed.suite());
     let (text, lines_before) = if function {
-        let parsed = parse(text)?;
-        (as_function(&prelude, text, parsed.tokens()), before + 1)
+        let parsed = parse(&text)?;
+        (as_function(&prelude, &text, parsed.tokens()), before + 1)
     } else {
         let names = assigned_names(parsed.suite()).into_iter();
-        let names = names.filter(|name| !rewritten.deleted.contains(*name));
-        (as_module(&prelude, text, names), before)
+        (as_module(&prelude, &text, names), before)
     };
     let program = Program {
         text,
@@ -141,15 +129,14 @@ pub(super) fn prepare(source: &str) -> Result<Program, BlockError> {
         lines,
         names: !function,
         changes,
-        whitespace,
     };
-    let head = has_results.then(|| branches::head(&rewritten.helpers));
+    let head = has_results.then(branches::head);
     Ok(with_state(program, prelude.len(), head))
 }
 
 /// Adds the state after the block to the program's value, and inserts `results` (the text that makes the
-/// results of branches readable) behind the helpers, which end at `helpers`.
-fn with_state(mut program: Program, helpers: usize, results: Option<String>) -> Program {
+/// results of branches readable) behind the prelude, which ends at `prelude`.
+fn with_state(mut program: Program, prelude: usize, results: Option<String>) -> Program {
     // The last line is the value of the program.
     let last = program.text.trim_end().rfind('\n').map_or(0, |at| at + 1);
     let mut value = program.text.split_off(last).trim_end().to_owned();
@@ -167,39 +154,13 @@ fn with_state(mut program: Program, helpers: usize, results: Option<String>) -> 
     }
     program.text.push_str(&value);
     program.text.push('\n');
-    program.text.insert_str(helpers, &head);
+    program.text.insert_str(prelude, &head);
     program.lines_before += count_lines(&head);
     program
 }
 
 fn count_lines(text: &str) -> u32 {
     u32::try_from(text.lines().count()).unwrap_or(u32::MAX)
-}
-
-/// Returns the text in front of a block.
-fn prelude(block: &Rewritten, function: bool) -> String {
-    let mut text = PRELUDE.to_owned();
-    if block.helpers.is_empty() {
-        return text;
-    }
-    if block.helpers.contains("caught") {
-        // Calls of the block's own functions fail as in Python.
-        let mut own: Vec<&str> = block.bound.iter().map(String::as_str).collect();
-        own.push("<lambda>");
-        own.sort_unstable();
-        let _ = writeln!(text, "__own__ = {own:?}");
-    }
-    let helpers = shims::text(&block.helpers);
-    // A block without `return` that assigns a built-in name would change the helpers that use it.
-    let bound = block.bound.iter().map(String::as_str);
-    let mut shadowed: Vec<&str> = bound.filter(|it| !function && has_builtin(it)).collect();
-    shadowed.sort_unstable();
-    if shadowed.is_empty() {
-        text.push_str(&helpers);
-    } else {
-        text.push_str(&shims::in_function(&helpers, &shadowed));
-    }
-    text
 }
 
 /// Converts line ends. Python treats `\r\n` and `\r` as the end of a line, inside strings too.

@@ -4,9 +4,8 @@
 //! the values that the branch has set. A block that mentions `parallel_results` gets an extended view of
 //! it: the fields as attributes, the values that the branch could read in addition to those that it set,
 //! and the fields of its state as items of the result. A view that leaves the block is converted back to
-//! the original result. A branch that ran a subgraph could read nothing but its own state.
+//! the original result. So does every block whose state has results. A branch that ran a subgraph could read nothing but its own state.
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::ops::Range;
 
@@ -14,6 +13,7 @@ use cachalot_core::text::word_list;
 use ruff_python_ast::visitor::{Visitor, walk_expr};
 use ruff_python_ast::{Expr, ExprContext, Stmt};
 use ruff_text_size::{Ranged, TextRange};
+use serde_json::{Map, Value};
 
 use super::edits::{Edit, apply};
 
@@ -21,16 +21,15 @@ use super::edits::{Edit, apply};
 pub(super) const RESULTS: &str = "parallel_results";
 
 /// Attributes of a result.
-const ATTRIBUTES: [&str; 15] = word_list(
+pub(super) const ATTRIBUTES: [&str; 15] = word_list(
     "branch index success state result error error_type traceback timeout timing_ms retry_count \
      circuit_state attempt_errors exit_code to_dict",
 );
 
 /// Text in front of a block that mentions the results, after the common prelude.
 ///
-/// A view of a result is a dict with `traceback`, a field that results in the state do not have. The
-/// interpreter supports neither subclasses of dict nor computed attributes, so attributes become calls of
-/// `__field_NAME__` in the text of the block.
+/// A view of a result is a dict, known by its identity. The interpreter supports neither subclasses of dict
+/// nor computed attributes, so attributes become calls of `__field_NAME__` in the text of the block.
 const HEAD: &str = "\
 __given__ = {}
 __kept__ = ('branch', 'index', 'success', 'state', 'result', 'error', 'error_type', 'subgraph')
@@ -41,11 +40,11 @@ def __view__(it, base):
     if not __is_result__(it):
         return it
     seen = {**it['state']}
-    if type(seen.get('parallel_results')) is list:
-        seen['parallel_results'] = [__view__(inner, {}) for inner in seen['parallel_results']]
-    for key in base:
-        if key not in seen:
-            seen[key] = base[key]
+    __views__(seen, {})
+    if it['success'] and 'subgraph' not in it:
+        for key in base:
+            if key not in seen:
+                seen[key] = base[key]
     view = {**it, 'state': seen}
     for key in __always__:
         if key not in view:
@@ -53,18 +52,28 @@ def __view__(it, base):
     for key in seen:
         if key not in view:
             view[key] = seen[key]
+    __given__[id(view)] = (view, it['state'], base)
     return view
+def __has_results__(it):
+    return type(it) is list and len(it) > 0 and __is_result__(it[0])
+def __views__(state, base):
+    for key in state:
+        if __has_results__(state[key]):
+            state[key] = [__view__(it, base) for it in state[key]]
+def __is_view__(it):
+    given = __given__.get(id(it))
+    return given is not None and given[0] is it
 def __unview__(it, depth):
     if type(it) is list or type(it) is tuple:
         return [__unview__(item, depth - 1) for item in it] if depth > 0 else it
     if type(it) is not dict or depth <= 0:
         return it
-    if not __is_result__(it) or 'traceback' not in it:
+    if not __is_view__(it):
         return {key: __unview__(it[key], depth - 1) for key in it}
-    seen = it['state']
-    if id(it) in __given__ and __given__[id(it)][0] is it:
-        own = __given__[id(it)][1]['state']
-        seen = {key: seen[key] for key in seen if key in own or key not in __base__ or seen[key] is not __base__[key]}
+    seen = it.get('state')
+    if type(seen) is dict:
+        own, base = __given__[id(it)][1], __given__[id(it)][2]
+        seen = {key: seen[key] for key in seen if key in own or key not in base or seen[key] is not base[key]}
     plain = {}
     for key in it:
         if key == 'state':
@@ -76,38 +85,9 @@ def __unview__(it, depth):
     return plain
 def __to_dict__(it):
     return {key: it[key] for key in it if key in __kept__ or key in __always__}
-__base__ = {key: state[key] for key in state if not (type(state[key]) is list and state[key] and __is_result__(state[key][0]))}
-for __key__ in state:
-    if type(state[__key__]) is list and __key__ not in __base__:
-        __items__ = []
-        for __it__ in state[__key__]:
-            if __is_result__(__it__):
-                __seen__ = __view__(__it__, __base__ if __it__.get('success') and 'subgraph' not in __it__ else {})
-                __given__[id(__seen__)] = (__seen__, __it__)
-                __items__.append(__seen__)
-            else:
-                __items__.append(__it__)
-        state[__key__] = __items__
+__views__(state, {key: state[key] for key in state if not __has_results__(state[key])})
 if 'parallel_results' in state:
     parallel_results = state['parallel_results']
-";
-
-/// Replaces the helper of the built-in function `hasattr`.
-const HASATTR: &str = "\
-__own_hasattr__ = __hasattr__
-def __hasattr__(it, name):
-    if __is_result__(it) and name in __names__of__:
-        return name in it or name == 'to_dict'
-    return __own_hasattr__(it, name)
-";
-
-/// Replaces the helper of the built-in function `getattr`.
-const GETATTR: &str = "\
-__own_getattr__ = __getattr__
-def __getattr__(it, name, *default):
-    if __is_result__(it) and (name in it and name in __names__of__):
-        return it[name]
-    return __own_getattr__(it, name, *default)
 ";
 
 /// True if the block may read results: it contains their name, their key in the state, or an attribute of
@@ -133,14 +113,20 @@ pub(super) fn mentioned(suite: &[Stmt]) -> bool {
     search.0
 }
 
-/// Returns the text in front of the block, after its helpers.
-pub(super) fn head(helpers: &BTreeSet<&'static str>) -> String {
-    let mut head = format!("__names__of__ = {ATTRIBUTES:?}\n{HEAD}");
-    for (helper, replaced) in [("hasattr", HASATTR), ("getattr", GETATTR)] {
-        if helpers.contains(helper) {
-            head.push_str(replaced);
-        }
-    }
+/// True if a field of the state holds results.
+pub(super) fn has_results(state: &Map<String, Value>) -> bool {
+    let is_result = |it: &Value| {
+        it.get("branch").is_some() && it.get("success").is_some() && it["state"].is_object()
+    };
+    state
+        .values()
+        .filter_map(|field| field.as_array()?.first())
+        .any(is_result)
+}
+
+/// Returns the text in front of the block, after its guards.
+pub(super) fn head() -> String {
+    let mut head = HEAD.to_owned();
     for name in ATTRIBUTES {
         let of_result = match name {
             "to_dict" => "(lambda: __to_dict__(it))".to_owned(),
@@ -156,7 +142,7 @@ pub(super) fn head(helpers: &BTreeSet<&'static str>) -> String {
         };
         let _ = writeln!(
             head,
-            "def __field_{name}__(it):\n    return {of_result} if __is_result__(it){has} else it.{name}"
+            "def __field_{name}__(it):\n    return {of_result} if __is_view__(it){has} else it.{name}"
         );
     }
     head

@@ -11,7 +11,7 @@ use ruff_python_ast::{Expr, ExprContext, Operator, Stmt};
 const STATE_NAMES: [&str; 2] = ["state", "parallel_results"];
 
 /// Methods that mutate the object that they are called on.
-const METHODS: [&str; 22] = word_list(
+pub(super) const METHODS: [&str; 22] = word_list(
     "add append appendleft clear difference_update discard extend extendleft insert \
      intersection_update move_to_end pop popitem popleft remove reverse rotate setdefault sort \
      subtract symmetric_difference_update update",

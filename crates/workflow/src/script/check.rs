@@ -7,18 +7,18 @@ use ruff_python_ast::Stmt;
 use super::programs::Compiled;
 use super::{ScriptFailure, block, changes, constants, diagnose, templates};
 
-/// Checks statically that the embedded Python can run a block: it is Python, and uses nothing that the
-/// interpreter is known to lack. Nothing is executed. Deep nesting is safe: the text is parsed on a
-/// separate thread, whose stack fits its length.
+/// Checks statically that the embedded Python can run a block: it is Python, and all that it uses is on the
+/// allow-list. Nothing is executed. Deep nesting is safe: the text is parsed on a separate thread, whose
+/// stack fits its length.
 ///
 /// `first_line` is the line of the file on which `source` begins.
 ///
 /// # Errors
 /// `script_error` for a block that is not Python or too long, `script_unsupported` for a construct that
-/// the embedded Python lacks; both with the line of the file.
+/// is not on the list; both with the line of the file.
 pub fn check(source: &str, first_line: u32) -> Result<(), ScriptFailure> {
     run_with_stack(source, first_line, |source| {
-        Compiled::new(source, first_line).map(drop)
+        Compiled::new(source, first_line, false).map(drop)
     })
 }
 

@@ -83,7 +83,6 @@ fn plain(object: MontyObject, left: usize) -> Result<Value, Unrepresentable> {
         }),
         MontyObject::String(it) => Ok(Value::String(it)),
         MontyObject::List(items) | MontyObject::Tuple(items) => list(items, left),
-        MontyObject::NamedTuple { values, .. } => list(values, left),
         MontyObject::Dict(pairs) => object_of(pairs, left),
         other => Err(unrepresentable(&other)),
     }
@@ -139,17 +138,7 @@ fn descend(left: usize) -> Result<usize, Unrepresentable> {
 
 fn unrepresentable(object: &MontyObject) -> Unrepresentable {
     let instead = match object {
-        MontyObject::Set(_) | MontyObject::FrozenSet(_) => "return sorted(value) or list(value)",
-        MontyObject::Bytes(_) => "return value.decode() or value.hex()",
-        MontyObject::Date(_) | MontyObject::DateTime(_) | MontyObject::Time(_) => {
-            "return value.isoformat()"
-        }
-        MontyObject::TimeDelta(_) => "return value.total_seconds()",
-        MontyObject::Path(_) | MontyObject::Exception { .. } => "return str(value)",
         MontyObject::Cycle(..) => "return a copy without the part that contains itself",
-        MontyObject::ClassInstance(_) => "return a dict of its fields",
-        MontyObject::Repr(text) if text.starts_with('<') => "return the parts that you need",
-        MontyObject::Repr(_) => "return list(value)",
         _ => "return text, numbers, lists and dicts",
     };
     Unrepresentable::new(format!(
@@ -159,23 +148,20 @@ fn unrepresentable(object: &MontyObject) -> Unrepresentable {
 }
 
 /// Returns the name of a value's type in Python.
-fn type_name(object: &MontyObject) -> String {
+fn type_name(object: &MontyObject) -> &str {
     match object {
-        MontyObject::BuiltinFunction(_) => "function".to_owned(),
-        MontyObject::NotImplemented | MontyObject::FileHandle(_) => "object".to_owned(),
-        MontyObject::Cycle(..) => "a container that contains itself".to_owned(),
-        MontyObject::NamedTuple { type_name, .. } => type_name.clone(),
-        MontyObject::Exception { exc_type, .. } => exc_type.to_string(),
-        MontyObject::Repr(text) => repr_type(text),
-        other => other.type_name().to_owned(),
+        MontyObject::Cycle(..) => "a container that contains itself",
+        _ if is_function(object) => "function",
+        other => other.type_name(),
     }
 }
 
-/// Extracts the type's name from `<re.Match object; …>`, `<function 'f' at …>`, `range(0, 3)`.
-fn repr_type(text: &str) -> String {
-    let inner = text.trim_start_matches('<');
-    let end = inner.find([' ', '(', '>']).unwrap_or(inner.len());
-    inner[..end].to_owned()
+fn is_function(object: &MontyObject) -> bool {
+    match object {
+        MontyObject::BuiltinFunction(_) | MontyObject::Function { .. } => true,
+        MontyObject::Repr(text) => text.starts_with("<function "),
+        _ => false,
+    }
 }
 
 fn shortened(text: &str) -> String {
@@ -200,8 +186,7 @@ pub(super) fn state(object: MontyObject) -> Result<Map<String, Value>, String> {
     converted(fields.into_iter(), root, hint)
 }
 
-/// Converts the names that a block without `return` assigned to one JSON object; functions, classes and
-/// modules are left out.
+/// Converts the names that a block without `return` assigned to one JSON object; functions are left out.
 ///
 /// # Errors
 /// The message about the first name whose value JSON cannot represent.
@@ -210,7 +195,7 @@ pub(super) fn names(object: MontyObject) -> Result<Value, String> {
         return Err("the block's names are not a dict".to_owned());
     };
     let fields = pairs.into_iter().filter_map(|(name, value)| match name {
-        MontyObject::String(name) if !is_definition(&value) => Some((name, value)),
+        MontyObject::String(name) if !is_function(&value) => Some((name, value)),
         _ => None,
     });
     let hint =
@@ -232,23 +217,4 @@ fn converted(
         Ok((key, value))
     };
     fields.map(field).collect()
-}
-
-fn is_definition(object: &MontyObject) -> bool {
-    match object {
-        MontyObject::BuiltinFunction(_) | MontyObject::Function { .. } | MontyObject::Type(_) => {
-            true
-        }
-        MontyObject::ClassInstance(it) => it.class_type.name == "module",
-        MontyObject::Repr(text) => [
-            "<function ",
-            "<module ",
-            "<class ",
-            "<bound method ",
-            "<built-in ",
-        ]
-        .iter()
-        .any(|prefix| text.starts_with(prefix)),
-        _ => false,
-    }
 }

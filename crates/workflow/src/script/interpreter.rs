@@ -2,24 +2,21 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use cachalot_core::clock::civil_from_days;
-use cachalot_core::{Digest, Millis};
+use cachalot_core::Digest;
 use monty::{MontyRun, RunProgress};
 use monty_types::{
-    ExcType, ExtFunctionResult, MontyDate, MontyDateTime, MontyException, MontyObject,
-    MontyTimeZone, NameLookupResult, OsFunctionCall, PrintWriter, PrintWriterCallback,
-    ResourceLimits, ResourceTracker,
+    ExcType, ExtFunctionResult, MontyException, MontyObject, NameLookupResult, PrintWriter,
+    PrintWriterCallback, ResourceLimits, ResourceTracker,
 };
 use serde_json::{Map, Value};
 
-use super::block::{BlockError, Program};
+use super::block::Program;
 use super::output_buffer::OutputBuffer;
 use super::programs::{Compiled, ProgramCache};
-use super::unsupported::NO_ACCESS;
 use super::wire::ReceivedRequest;
-use super::{Changes, ScriptFailure, ScriptResult, convert, diagnose, host, whitespace};
+use super::{Changes, ScriptFailure, ScriptResult, branches, convert, diagnose};
 
 /// Runs a block to its end. A `memory_limit` of 0 means no limit.
 ///
@@ -30,27 +27,17 @@ pub(super) fn run(
     memory_limit: u64,
     programs: &mut ProgramCache,
 ) -> Result<ScriptResult, ScriptFailure> {
-    let clock = WallClock {
-        at_start: block.now,
-        started: Instant::now(),
-        time_limit: Duration::from_millis(block.time_limit_ms),
-    };
-    let Compiled { program, run } = programs.get(&block.source, block.first_line)?;
-    if let Some(line) = program.whitespace
-        && (whitespace::in_map(&block.state) || whitespace::in_map(&block.variables))
-    {
-        let what = whitespace::limitation();
-        let refused = BlockError::Unsupported { what, line };
-        return Err(diagnose::block_error(&refused, block.first_line));
-    }
+    let time_limit = Duration::from_millis(block.time_limit_ms);
+    let has_results = branches::has_results(&block.state);
+    let Compiled { program, run } = programs.get(&block.source, block.first_line, has_results)?;
     let before = match program.changes {
         true => digests(&block.state),
         false => Vec::new(),
     };
     let inputs = vec![convert::dict(block.state), convert::dict(block.variables)];
-    let tracker = tracker(block.time_limit_ms, memory_limit);
+    let tracker = tracker(time_limit, memory_limit);
     let mut printed = OutputBuffer::new(block.most_printed);
-    let ended = drive(run, inputs, tracker, &mut printed, clock);
+    let ended = drive(run, inputs, tracker, &mut printed);
     let printed = printed.finish();
     match ended {
         Ok(value) => match outcome(value, &program, &before) {
@@ -67,15 +54,15 @@ pub(super) fn run(
             }),
         },
         Err(raised) => {
-            let limit = Some(clock.time_limit);
-            let failure = diagnose::exception(&raised, &program, block.first_line, limit);
+            let failure =
+                diagnose::exception(&raised, &program, block.first_line, Some(time_limit));
             Err(ScriptFailure { printed, ..failure })
         }
     }
 }
 
-fn tracker(time_limit_ms: u64, memory_limit: u64) -> ResourceTracker {
-    let mut limits = ResourceLimits::default().max_duration(Duration::from_millis(time_limit_ms));
+fn tracker(time_limit: Duration, memory_limit: u64) -> ResourceTracker {
+    let mut limits = ResourceLimits::default().max_duration(time_limit);
     if memory_limit > 0 {
         // Rejects a single large value before it is allocated; the limit of the process covers everything
         // else.
@@ -84,37 +71,36 @@ fn tracker(time_limit_ms: u64, memory_limit: u64) -> ResourceTracker {
     ResourceTracker::new(limits)
 }
 
-/// Runs the program and answers its requests for anything outside the interpreter.
+/// Runs the program. It gets nothing from outside of the interpreter.
 fn drive(
     compiled: MontyRun,
     inputs: Vec<MontyObject>,
     tracker: ResourceTracker,
     printed: &mut OutputBuffer,
-    clock: WallClock,
 ) -> Result<MontyObject, MontyException> {
-    let deadline = clock.started + clock.time_limit;
     let mut progress = compiled.start(inputs, tracker, PrintWriter::Callback(printed))?;
     loop {
         let print = PrintWriter::Callback(printed);
         progress = match progress {
             RunProgress::Complete(value) => return Ok(value),
-            RunProgress::OsCall(call) => call.resume_with(print, |call| clock.answer(&call))?,
+            RunProgress::OsCall(call) => {
+                call.resume_with(print, |_| ExtFunctionResult::Error(no_access()))?
+            }
             RunProgress::NameLookup(lookup) => lookup.resume(NameLookupResult::Undefined, print)?,
             // A call of a name that is not defined.
             RunProgress::FunctionCall(call) => {
-                let now = clock.microseconds();
-                let result = host::answer(&call.function_name, &call.args, now, deadline);
-                call.resume(result, print)?
+                let unknown = ExtFunctionResult::NotFound(call.function_name.clone());
+                call.resume(unknown, print)?
             }
-            RunProgress::ResolveFutures(futures) => {
-                futures.abort(no_access("anything that it could wait for"), print)?
-            }
+            RunProgress::ResolveFutures(futures) => futures.abort(no_access(), print)?,
         };
     }
 }
 
-fn no_access(to: &str) -> MontyException {
-    MontyException::new(ExcType::PermissionError, Some(format!("{NO_ACCESS} {to}")))
+/// The error of a request that no block on the allow-list can make.
+fn no_access() -> MontyException {
+    let message = "inline code has no access to the system".to_owned();
+    MontyException::new(ExcType::PermissionError, Some(message))
 }
 
 /// Returns the block's value and its changes to the state.
@@ -179,83 +165,6 @@ fn returned(value: MontyObject, names: bool) -> Result<Value, String> {
     }
 }
 
-/// The clock of a block: in UTC, based on the time that the parent passed in.
-#[derive(Debug, Clone, Copy)]
-struct WallClock {
-    at_start: Millis,
-    started: Instant,
-    /// The block's time limit.
-    time_limit: Duration,
-}
-
-impl WallClock {
-    /// Answers requests for the time and rejects all others.
-    fn answer(&self, call: &OsFunctionCall) -> ExtFunctionResult {
-        let refused = match call {
-            OsFunctionCall::DateToday => {
-                let now = self.at(0);
-                let date = MontyDate {
-                    year: now.year,
-                    month: now.month,
-                    day: now.day,
-                };
-                return ExtFunctionResult::Return(MontyObject::Date(date));
-            }
-            OsFunctionCall::DateTimeNow(zone) => {
-                let now = self.in_zone(zone.as_ref());
-                return ExtFunctionResult::Return(MontyObject::DateTime(now));
-            }
-            OsFunctionCall::Getenv(_) | OsFunctionCall::GetEnviron => "the environment",
-            _ => "files",
-        };
-        ExtFunctionResult::Error(no_access(&format!("{refused} (`{}`)", call.name())))
-    }
-
-    fn in_zone(&self, zone: Option<&MontyTimeZone>) -> MontyDateTime {
-        let mut now = self.at(zone.map_or(0, |zone| zone.offset_seconds));
-        now.offset_seconds = zone.map(|zone| zone.offset_seconds);
-        now.timezone_name = zone.and_then(|zone| zone.name.clone());
-        now
-    }
-
-    /// Returns the time in microseconds since 1970-01-01 UTC.
-    fn microseconds(&self) -> i64 {
-        let passed = i64::try_from(self.started.elapsed().as_micros()).unwrap_or(i64::MAX);
-        self.at_start.saturating_mul(1_000).saturating_add(passed)
-    }
-
-    /// Returns the date and time at `offset` seconds east of UTC, without a zone.
-    fn at(&self, offset: i32) -> MontyDateTime {
-        let micros = self.microseconds();
-        let seconds = micros
-            .div_euclid(1_000_000)
-            .saturating_add(i64::from(offset));
-        let of_day = seconds.rem_euclid(86_400);
-        let (year, month, day) = civil(seconds.div_euclid(86_400));
-        MontyDateTime {
-            year,
-            month,
-            day,
-            hour: narrow(of_day / 3_600),
-            minute: narrow(of_day / 60 % 60),
-            second: narrow(of_day % 60),
-            microsecond: u32::try_from(micros.rem_euclid(1_000_000)).unwrap_or(0),
-            offset_seconds: None,
-            timezone_name: None,
-        }
-    }
-}
-
-fn narrow(part: i64) -> u8 {
-    u8::try_from(part).unwrap_or(u8::MAX)
-}
-
-/// Converts a number of days since 1970-01-01 to a date within the years that Python supports.
-fn civil(days: i64) -> (i32, u8, u8) {
-    let (year, month, day) = civil_from_days(days.clamp(-719_162, 2_932_896));
-    (i32::try_from(year).unwrap_or(1), narrow(month), narrow(day))
-}
-
 impl PrintWriterCallback for OutputBuffer {
     fn stdout_write(&mut self, output: Cow<'_, str>) -> Result<(), MontyException> {
         self.push(&output);
@@ -267,8 +176,3 @@ impl PrintWriterCallback for OutputBuffer {
         Ok(())
     }
 }
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::expect_used)]
-#[path = "../../tests/unit/script/interpreter.rs"]
-mod tests;

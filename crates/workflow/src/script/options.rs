@@ -25,7 +25,7 @@ pub struct WorkerOptions {
     pub memory_limit: u64,
     /// The maximum number of blocks that run concurrently, at least one; further blocks wait.
     pub workers: usize,
-    /// The clock for the time of day in a block, in UTC.
+    /// The clock for the time of day in a block of Lua, in UTC.
     pub clock: Arc<dyn Clock>,
 }
 

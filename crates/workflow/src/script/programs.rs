@@ -20,12 +20,17 @@ pub(super) struct Compiled {
 }
 
 impl Compiled {
-    /// Compiles a block that begins on line `first_line` of its file.
+    /// Compiles a block that begins on line `first_line` of its file. `has_results` is true if its state has
+    /// results of branches.
     ///
     /// # Errors
     /// The block is refused.
-    pub(super) fn new(source: &str, first_line: u32) -> Result<Self, ScriptFailure> {
-        let program = block::prepare(source)
+    pub(super) fn new(
+        source: &str,
+        first_line: u32,
+        has_results: bool,
+    ) -> Result<Self, ScriptFailure> {
+        let program = block::prepare(source, has_results)
             .map_err(|refused| diagnose::block_error(&refused, first_line))?;
         match compile(&program) {
             Ok(run) => Ok(Self {
@@ -46,24 +51,31 @@ fn compile(program: &Program) -> Result<MontyRun, MontyException> {
     MontyRun::new(program.text.clone(), "block", inputs, options)
 }
 
-/// Compiled programs by their source. A full set is emptied.
+/// Compiled programs by their source, apart for states with and without results of branches. A full set is
+/// emptied.
 #[derive(Default)]
-pub(super) struct ProgramCache(HashMap<String, Compiled>);
+pub(super) struct ProgramCache([HashMap<String, Compiled>; 2]);
 
 impl ProgramCache {
     /// Returns the program of a block, compiled at its first use.
     ///
     /// # Errors
     /// The block is refused.
-    pub(super) fn get(&mut self, source: &str, first_line: u32) -> Result<Compiled, ScriptFailure> {
-        if let Some(compiled) = self.0.get(source) {
+    pub(super) fn get(
+        &mut self,
+        source: &str,
+        first_line: u32,
+        has_results: bool,
+    ) -> Result<Compiled, ScriptFailure> {
+        let programs = &mut self.0[usize::from(has_results)];
+        if let Some(compiled) = programs.get(source) {
             return Ok(compiled.clone());
         }
-        let compiled = Compiled::new(source, first_line)?;
-        if self.0.len() >= MAX_PROGRAMS {
-            self.0.clear();
+        let compiled = Compiled::new(source, first_line, has_results)?;
+        if programs.len() >= MAX_PROGRAMS {
+            programs.clear();
         }
-        self.0.insert(source.to_owned(), compiled.clone());
+        programs.insert(source.to_owned(), compiled.clone());
         Ok(compiled)
     }
 }

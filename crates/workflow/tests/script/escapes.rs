@@ -15,83 +15,22 @@ tests!(
 fn files_environment_and_processes_are_unreachable() {
     wait(async {
         let runner = python();
-        let folder = tempfile::tempdir().unwrap();
-        let secret = folder.path().join("secret.txt");
-        std::fs::write(&secret, "xyzzy").unwrap();
-        let secret = secret.to_str().unwrap();
-        for (line, source, part) in [
-            (1, "return open(state['path']).read()", "files (`open`)"),
-            (1, "open(state['path'], 'w')", "files (`open`)"),
-            (1, "with open(state['path']) as f: pass", "files (`open`)"),
-            (
-                2,
-                "import os\nreturn os.environ",
-                "the environment (`os.environ`)",
-            ),
-            (
-                2,
-                "import os\nreturn os.environ['HOME']",
-                "the environment (`os.environ`)",
-            ),
-            (
-                2,
-                "import os\nreturn os.getenv('HOME')",
-                "the environment (`os.getenv`)",
-            ),
-            (
-                2,
-                "import os\nreturn os.listdir('/')",
-                "files (`os.listdir`)",
-            ),
-            (
-                2,
-                "from pathlib import Path\nreturn Path(state['path']).read_text()",
-                "files (`Path.read_text`)",
-            ),
-            (
-                2,
-                "from pathlib import Path\nreturn Path(state['path']).read_bytes()",
-                "files (`Path.read_bytes`)",
-            ),
-            (
-                2,
-                "from pathlib import Path\nreturn Path(state['path']).exists()",
-                "files (`Path.exists`)",
-            ),
-            (
-                2,
-                "from pathlib import Path\nPath(state['path']).write_text('')",
-                "files (`Path.write_text`)",
-            ),
-            (
-                2,
-                "from pathlib import Path\nPath(state['path']).unlink()",
-                "files (`Path.unlink`)",
-            ),
-            (
-                2,
-                "from pathlib import Path\nPath('/tmp/x').mkdir()",
-                "files (`Path.mkdir`)",
-            ),
-            (2, "import os\nos.system('true')", "`os.system`"),
-            (2, "import os\nos.popen('true')", "`os.popen`"),
-            (1, "import subprocess", "the module `subprocess`"),
-            (1, "import socket", "the module `socket`"),
-            (1, "import urllib.request", "the module `urllib.request`"),
-            (1, "import ctypes", "the module `ctypes`"),
-            (1, "import multiprocessing", "the module `multiprocessing`"),
+        for (source, part) in [
+            ("return open('/etc/passwd')", "the built-in `open`"),
+            ("with open('/etc/passwd') as f: pass", "`with`"),
+            ("import os\nreturn os.environ", "the module `os`"),
+            ("from pathlib import Path", "the module `pathlib`"),
+            ("import subprocess", "the module `subprocess`"),
+            ("import socket", "the module `socket`"),
+            ("import urllib.request", "the module `urllib.request`"),
+            ("import ctypes", "the module `ctypes`"),
+            ("import multiprocessing", "the module `multiprocessing`"),
         ] {
-            let state = object(json!({"path": secret}));
-            let failure = runner
-                .run(&harness::block(source), &state, &Map::new())
-                .await
-                .unwrap_err();
+            let failure = failing(&runner, source).await;
             assert_eq!(failure.kind, "script_unsupported", "{source}: {failure}");
-            assert_eq!(failure.line, Some(line), "{source}: {failure}");
+            assert_eq!(failure.line, Some(1), "{source}: {failure}");
             assert!(failure.message.contains(part), "{source}: {failure}");
-            assert!(!failure.message.contains("xyzzy"));
         }
-        assert_eq!(std::fs::read_to_string(secret).unwrap(), "xyzzy");
     });
 }
 

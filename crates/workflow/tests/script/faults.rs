@@ -40,9 +40,8 @@ fn endless_loop_is_stopped_and_the_next_block_works() {
         });
         for source in [
             "print('on')\nwhile True: pass",
-            "print('on')\ndef f():\n  while True:\n    try:\n      pass\n    except BaseException:\n      pass\nf()",
-            "print('on')\nwhile True:\n  try:\n    while True: pass\n  except BaseException: pass",
-            "print('on')\nsum(range(10 ** 15))",
+            "print('on')\ndef f():\n  while True:\n    [v for v in [1]]\nf()",
+            "print('on')\nlist(map(lambda v: v, range(1000000000000000)))",
         ] {
             let started = Instant::now();
             let failure = failing(&runner, source).await;
@@ -91,13 +90,12 @@ fn memory_of_a_block_is_bounded() {
             &[
                 "x = [0]\nwhile True: x = x + x",
                 "x = []\nwhile True: x.append('a' * 1000 + str(len(x)))",
-                "return 'a' * 10 ** 10",
-                "return 2 ** 10 ** 10",
+                "return 'a' * 10000000000",
                 "x = {}\nwhile True: x[len(x)] = [len(x)]",
                 "x = 'a'\nwhile True: x += x",
             ]
         } else {
-            &["return 'a' * 10 ** 10", "return 2 ** 10 ** 10"]
+            &["return 'a' * 10000000000"]
         };
         for source in hogs {
             let failure = failing(&runner, source).await;
@@ -107,7 +105,7 @@ fn memory_of_a_block_is_bounded() {
                 json!("next")
             );
         }
-        let ended = alone(&runner, "return len('a' * 10 ** 7)").await.unwrap();
+        let ended = alone(&runner, "return len('a' * 10000000)").await.unwrap();
         assert_eq!(ended.returned, json!(10_000_000));
     });
 }
@@ -122,11 +120,10 @@ fn deep_recursion_fails_its_block_only() {
             "x = []\nfor _ in range(200000): x = [x]\nreturn json.dumps(x)",
             "x = y = []\nfor _ in range(200000): x, y = [x], [y]\nreturn x == y",
             "return json.loads('[' * 200000)",
-            "class C:\n  def __repr__(self): return repr(self)\nreturn repr(C())",
         ] {
             let failure = failing(&runner, source).await;
             assert!(
-                ["script_error", "script_worker"].contains(&failure.kind),
+                ["script_error", "script_worker", "script_unsupported"].contains(&failure.kind),
                 "{source}: {failure}"
             );
             assert_eq!(
@@ -135,12 +132,11 @@ fn deep_recursion_fails_its_block_only() {
                 "{source}"
             );
         }
-        let source =
-            "def f(n): return f(n + 1)\ntry:\n  f(0)\nexcept RecursionError as e:\n  return str(e)";
-        let ended = alone(&runner, source).await.unwrap();
-        assert_eq!(ended.returned, json!("maximum recursion depth exceeded"));
-        let source = "x = []\nfor _ in range(200000): x = [x]\nreturn len(repr(x)) > 0";
-        assert_eq!(alone(&runner, source).await.unwrap().returned, json!(true));
+        let failure = failing(&runner, "def f(n): return f(n + 1)\nf(0)").await;
+        assert_eq!(
+            failure.message,
+            "RecursionError: maximum recursion depth exceeded"
+        );
     });
 }
 
@@ -316,7 +312,7 @@ fn workers_are_reused() {
         };
         alone(&runner, "return 1").await.unwrap();
         let first = ids();
-        for source in ["return 2", "raise ValueError()", "x = (", "return {1}"] {
+        for source in ["return 2", "raise ValueError()", "x = (", "import os"] {
             alone(&runner, source).await.ok();
         }
         assert_eq!(ids(), first);

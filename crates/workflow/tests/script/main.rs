@@ -6,14 +6,15 @@ mod agreement;
 mod blocks;
 mod checks;
 mod differential;
-mod edges;
 mod escapes;
 mod faults;
 mod harness;
 mod lua;
+mod programs;
 mod python3;
 mod reference;
 mod state;
+mod supported;
 mod values;
 
 use std::process::ExitCode;
@@ -27,13 +28,14 @@ fn main() -> ExitCode {
         agreement::TESTS,
         checks::TESTS,
         differential::TESTS,
-        edges::TESTS,
         escapes::TESTS,
         faults::TESTS,
         lua::TESTS,
+        programs::TESTS,
         python3::TESTS,
         reference::TESTS,
         state::TESTS,
+        supported::TESTS,
         values::TESTS,
     ])
 }

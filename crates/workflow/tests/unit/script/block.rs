@@ -27,7 +27,7 @@ fn run(source: String, first_line: u32) -> Result<ScriptResult, ScriptFailure> {
 #[test]
 fn only_lines_outside_of_strings_are_indented() {
     let source = "if x:\n  y = '''a\n b\n'''\n\n  return f\"\"\"{\n1}\n\"\"\"";
-    let program = prepare(source).unwrap();
+    let program = prepare(source, false).unwrap();
     let expected = "def __block__(state, variables, json):\n if x:\n   y = '''a\n b\n\
                         '''\n\n   return f\"\"\"{\n1}\n\"\"\"\n\n__block__(state, variables, json)\n";
     assert_eq!(program.text.strip_prefix(PRELUDE), Some(expected));
@@ -85,7 +85,7 @@ proptest! {
 
     #[test]
     fn arbitrary_text_does_not_panic(text in r#"[a-c=:()\[\]{}'"\n \\fr#.]{0,60}"#) {
-        let _: Result<Program, BlockError> = prepare(&text);
+        let _: Result<Program, BlockError> = prepare(&text, false);
         let _: Result<ScriptResult, ScriptFailure> = run(text, 1);
     }
 }
