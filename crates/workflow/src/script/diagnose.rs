@@ -94,6 +94,14 @@ fn limitation(kind: ExcType, message: &str, is_in_place: bool) -> Option<String>
         ExcType::TypeError if is_in_place && message.starts_with("can only concatenate list") => {
             this_use()
         }
+        // The field of a result is on the list, the method as a value is not.
+        ExcType::AttributeError
+            if ["list", "str", "tuple"]
+                .iter()
+                .any(|kind| message == format!("'{kind}' object has no attribute 'index'")) =>
+        {
+            Some("the method `index` as a value".to_owned())
+        }
         ExcType::OverflowError if message.contains("too large to convert to C") => this_use(),
         ExcType::JsonDecodeError if message.contains("hex escape") => {
             Some("half a surrogate pair in JSON".to_owned())

@@ -724,14 +724,20 @@ fn is_format(spec: &str) -> bool {
     at == chars.len()
 }
 
-/// True if evaluating the expression changes no value. Calls of the block's own functions count as changes.
+/// True if evaluating the expression changes no value. Whatever may call a function of the block counts
+/// as a change.
 fn is_pure(expression: &Expr) -> bool {
     struct Search(bool);
     impl<'a> Visitor<'a> for Search {
         fn visit_expr(&mut self, expression: &'a Expr) {
             if let Expr::Call(call) = expression {
                 self.0 |= match &*call.func {
-                    Expr::Name(name) => !callees::is_builtin(&name.id),
+                    Expr::Name(name) => {
+                        let mut keywords = call.arguments.keywords.iter();
+                        let calls = ["filter", "map"].contains(&name.id.as_str())
+                            || keywords.any(|it| it.arg.as_ref().is_some_and(|it| it == "key"));
+                        calls || !callees::is_builtin(&name.id)
+                    }
                     Expr::Attribute(it) => changes::METHODS.contains(&it.attr.as_str()),
                     _ => true,
                 };

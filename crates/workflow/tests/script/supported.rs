@@ -63,6 +63,11 @@ const IN_THE_TEXT: &[(&str, u32, &str)] = &[
         2,
         "`enumerate` here",
     ),
+    (
+        "f = len\nx = [sorted([v], key=f) for i, v in enumerate([1])]",
+        2,
+        "`enumerate` here",
+    ),
     ("x = range(3)", 1, "`range` here"),
     ("x = {}.keys()", 1, "`keys` here"),
     (
@@ -195,6 +200,7 @@ const WHEN_RUN: &[(&str, u32, &str)] = &[
         "a format of a value of type `NoneType`",
     ),
     ("x = [1]\nx += (2,)", 2, "can only concatenate list"),
+    ("x = 1\ny = [1].index", 2, "the method `index` as a value"),
     ("x = 9223372036854775808\ny = round(x)", 2, "__round__"),
     (
         "x = 9223372036854775808\ny = float(x)",

@@ -272,7 +272,7 @@ fn templates_are_checked_at_load() {
   output: {k: '{{ resutl.x }}', fine: '{{ result.x }}'}
   goto: [{if: 'result.', to: a}, {if: result.x, to: a}]
 - {name: b, uses: test.echo, with: {value: '{{ result.x }}'}}
-- {name: c, run: 'return {{ not_a_template }}'}
+- {name: c, run: 'return f\"{{ not_a_template }}\"'}
 ",
         &[
             "a.yaml:5:26: there is no filter `uper` [unknown-filter]; did you mean `upper`?",
