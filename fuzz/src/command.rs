@@ -38,6 +38,7 @@ fn judge(line: String) -> PermissionDecision {
         read_only: false,
         arguments: &arguments,
         resource_access: &resource_access,
+        sandboxed: false,
     };
     permissions.judge(&operation, workspace)
 }

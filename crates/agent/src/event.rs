@@ -174,6 +174,9 @@ pub struct ApprovalRequest<'a> {
     /// The reason why `rule`, a deny rule, cannot be evaluated for this call. An approver that asks no human
     /// must refuse such a call.
     pub doubt: Option<&'a str>,
+    /// The reason why no rule under `permissions.allow` with a wildcard matches the commands of the call; `None` if it
+    /// is asked about for another reason.
+    pub obstacle: Option<&'a str>,
     /// The calls that [`Approval::Always`] covers, as a rule under `permissions.allow`; `None` if it covers
     /// this call only.
     pub pattern: Option<&'a str>,
@@ -216,7 +219,12 @@ impl ApprovalRequest<'_> {
             ),
             (None, _, Some(why), _) => format!("a hook wants it asked about: {why}{lets}"),
             (.., Some(concern)) => format!("it {concern}; {or}{}", concern.remedy(tool)),
-            (.., None) => format!("{or}`{tool}` under `permissions.allow` lets it"),
+            (.., None) => match self.obstacle {
+                Some(why) => format!(
+                    "no pattern under `permissions.allow` matches it: {why}; {or}a rule that spells the whole command without `*` lets it"
+                ),
+                None => format!("{or}`{tool}` under `permissions.allow` lets it"),
+            },
         }
     }
 }
@@ -249,7 +257,7 @@ impl Concern {
                 "`{tool}` under `permissions.allow`, best with the address (`{tool}:url=https://docs.example/*`), or `allowed_hosts` of its toolset lets it"
             ),
             ConcernKind::WritesProtected => {
-                "a rule under `permissions.allow` that names the file lets it".to_owned()
+                "a rule under `permissions.allow` that names the file, or spells the whole command, lets it, and commands run with `--sandbox`".to_owned()
             }
         }
     }

@@ -36,7 +36,6 @@ mod normalized_reply;
 mod prefix_warmup;
 mod protected;
 mod provenance;
-mod read_only_command;
 mod repetition;
 mod report;
 mod review;

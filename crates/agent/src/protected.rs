@@ -9,40 +9,43 @@ use cachalot_core::links::without_links;
 use cachalot_operation::resource_access::Command;
 use cachalot_operation::workspace::normalize;
 use cachalot_operation::{
-    AccessRequest, NamedPath, UNKNOWN, Workspace, named_paths, protected_name,
+    AccessRequest, UNKNOWN, Workspace, WrittenPath, may_be, protected_name, written_paths,
 };
 
-use crate::read_only_command::{is_only_a_name, is_read_only};
-
-/// A protected file that a call writes or a command names.
+/// The reason why a call may write a protected file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ProtectedFile {
-    /// The path as written in the call.
-    pub(crate) path: String,
-    /// The name, in lower case, that a rule must contain to allow the call.
-    pub(crate) name: String,
+pub(crate) enum ProtectedWrite {
+    /// It writes or names the file.
+    File {
+        /// The path as written in the call.
+        path: String,
+        /// The name, in lower case, that a rule must contain to allow the call.
+        name: String,
+    },
+    /// It is not known which files one of its commands writes, for this reason.
+    Unclear(String),
 }
 
-/// Returns the first protected file that a call writes or one of its commands names. `own` are protected
-/// files and folders in addition to those known by name.
+/// Returns the first protected file that a call writes or one of its commands names to write it. `own` are protected
+/// files and folders in addition to those known by name. Commands are left out if the call runs in a sandbox, which
+/// protects the files.
 pub(crate) fn find_protected(
     operation: &AccessRequest<'_>,
     workspace: &Workspace,
     own: &[PathBuf],
-) -> Option<ProtectedFile> {
+) -> Option<ProtectedWrite> {
     let protected = Protected::new(workspace, own);
     let resource_access = operation.resource_access;
     let written = resource_access.writes.iter().find_map(|path| {
         let name = protected.name_of(path)?;
-        Some(ProtectedFile {
-            path: path.display().to_string(),
-            name,
-        })
+        let path = path.display().to_string();
+        Some(ProtectedWrite::File { path, name })
     });
-    written.or_else(|| {
-        let mut commands = resource_access.commands.iter();
-        commands.find_map(|command| protected.find_in_command(command))
-    })
+    if written.is_some() || operation.sandboxed {
+        return written;
+    }
+    let mut commands = resource_access.commands.iter();
+    commands.find_map(|command| protected.find_in_command(command))
 }
 
 struct Protected<'a> {
@@ -110,44 +113,51 @@ impl<'a> Protected<'a> {
         Some(found.name.clone())
     }
 
-    /// Returns the protected file that a command names, from any directory in which it may run, and therefore
-    /// may write.
-    fn find_in_command(&self, command: &Command) -> Option<ProtectedFile> {
-        if is_read_only(&command.text) {
-            return None;
-        }
-        let Some(paths) = named_paths(command, self.workspace) else {
-            return Some(ProtectedFile {
-                path: "too many words to look at".to_owned(),
-                name: "too many words".to_owned(),
-            });
-        };
+    /// Returns the protected file that a command may write.
+    fn find_in_command(&self, command: &Command) -> Option<ProtectedWrite> {
+        let written = written_paths(command, self.workspace);
         let mut seen = HashSet::new();
-        paths.into_iter().find_map(|named| {
-            if !seen.insert(named.path.clone()) || self.is_missing_name(command, &named) {
+        let found = written.paths.iter().find_map(|written_path| {
+            let key = (&written_path.path, written_path.may_be_name);
+            if !seen.insert(key) || self.is_only_a_name(written_path) {
                 return None;
             }
-            let name = match named.word.contains(UNKNOWN) {
-                true => protected_name(&normalize(&named.path)),
-                false => self.name_of(&named.path),
-            };
-            Some(ProtectedFile {
-                path: named.word.replace(UNKNOWN, "…"),
-                name: name?,
+            let name = self.name_of_written(written_path, written.is_moved)?;
+            Some(ProtectedWrite::File {
+                path: written_path.word.replace(UNKNOWN, "…"),
+                name,
             })
-        })
+        });
+        found.or_else(|| written.unclear.map(ProtectedWrite::Unclear))
     }
 
-    /// True if a word without a `/` is the path of an own file that does not exist, and the command takes it as
-    /// a name and does not create it: `skills` in `cargo test skills`.
-    fn is_missing_name(&self, command: &Command, named: &NamedPath) -> bool {
-        let path = to_lowercase_path(&named.path);
-        !named.word.contains(['/', UNKNOWN])
-            && self.own_paths().iter().any(|own| own.path == path)
-            && protected_name(&named.path).is_none()
-            && std::fs::symlink_metadata(&named.path)
+    /// Returns the name by which a path that a command may write is protected. With unknown parts, or relative to
+    /// another directory, the file name decides.
+    fn name_of_written(&self, written: &WrittenPath, is_moved: bool) -> Option<String> {
+        let has_unknown = written.word.contains(UNKNOWN);
+        let name = match has_unknown {
+            true => protected_name(&normalize(&written.path)),
+            false => self.name_of(&written.path),
+        };
+        if name.is_some() || !(has_unknown || is_moved) {
+            return name;
+        }
+        let file = written.path.file_name()?.to_string_lossy().to_lowercase();
+        let is_known = file.chars().any(|sign| sign != UNKNOWN);
+        let mut own = self.own_paths().iter();
+        let own = own.find(|own| is_known && may_be(&file, &own.name))?;
+        Some(own.name.clone())
+    }
+
+    /// True if a word without a `/` is no file, and the command takes it as a name: `skills` in `cargo test skills`,
+    /// `HEAD` in `git reset HEAD`.
+    fn is_only_a_name(&self, written: &WrittenPath) -> bool {
+        let name = protected_name(&written.path);
+        written.may_be_name
+            && !written.word.contains(['/', UNKNOWN])
+            && name.is_none_or(|name| name == "head")
+            && std::fs::symlink_metadata(&written.path)
                 .is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
-            && is_only_a_name(&command.text, &named.word)
     }
 }
 
@@ -158,6 +168,8 @@ fn to_lowercase_path(path: &Path) -> PathBuf {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use cachalot_operation::{Arguments, CommandText, ResourceAccess};
+
     use super::*;
 
     #[test]
@@ -172,5 +184,67 @@ mod tests {
         let below = protected.name_of(Path::new("TEAM.yaml/x"));
         assert_eq!(below.as_deref(), Some("team.yaml"));
         assert_eq!(protected.name_of(Path::new("Team.yamls")), None);
+    }
+
+    /// Returns the lines of a file of `tests/data/commands`. `␤` is a line end in a line.
+    fn lines(text: &str) -> impl Iterator<Item = String> {
+        let lines = text
+            .lines()
+            .filter(|line| !line.starts_with("# ") && !line.is_empty());
+        lines.map(|line| line.replace('␤', "\n"))
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn commands_that_may_write_protected_files_are_found() {
+        use std::os::unix::fs::symlink;
+
+        let directory = tempfile::tempdir().unwrap();
+        let workspace = Workspace::open(directory.path()).unwrap();
+        let root = workspace.root();
+        for name in ["q", "src", "present", ".git/hooks"] {
+            std::fs::create_dir_all(root.join(name)).unwrap();
+        }
+        for name in ["team.yaml", "q/team.yaml", "q/a"] {
+            std::fs::write(root.join(name), "x").unwrap();
+        }
+        symlink(".git", root.join("innocent")).unwrap();
+        symlink("../.git/hooks", root.join("src/deep")).unwrap();
+        symlink("team.yaml", root.join("notes.txt")).unwrap();
+        let own = ["team.yaml", "skills", "present"].map(|name| root.join(name));
+        let find = |line: &str, sandboxed: bool| {
+            let resource_access = ResourceAccess {
+                commands: vec![Command {
+                    text: CommandText::Line(line.to_owned()),
+                    directory: None,
+                }],
+                ..ResourceAccess::default()
+            };
+            let request = AccessRequest {
+                tool: "shell",
+                read_only: false,
+                arguments: &Arguments::new(),
+                resource_access: &resource_access,
+                sandboxed,
+            };
+            find_protected(&request, &workspace, &own)
+        };
+        let mut wrong = Vec::new();
+        for line in lines(include_str!(
+            "../../operation/tests/data/commands/protected.txt"
+        )) {
+            if find(&line, false).is_none() {
+                wrong.push(format!("not found: {line}"));
+            }
+            assert_eq!(find(&line, true), None, "{line}");
+        }
+        for line in lines(include_str!(
+            "../../operation/tests/data/commands/unprotected.txt"
+        )) {
+            if let Some(found) = find(&line, false) {
+                wrong.push(format!("found: {line}: {found:?}"));
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 }

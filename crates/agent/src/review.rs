@@ -191,6 +191,7 @@ fn needs_approval(tool: &str, shared: &ChatState) -> bool {
         read_only: false,
         arguments: &arguments,
         resource_access: &ResourceAccess::default(),
+        sandboxed: false,
     };
     let judged = shared
         .team

@@ -29,11 +29,13 @@
 //! | argument | a deny or ask rule matches | an allow rule matches |
 //! |---|---|---|
 //! | a path | the path as written and its location, relative to the workspace or absolute, with and without following links, ignoring letter case | the location relative to the workspace, both with and without following links; never paths that commands name |
-//! | a command | the whole line, or a command that any shell or wrapper would run from it | the whole line, if `*` and `?` match no shell syntax, and every command that it runs in turn is allowed or spelled out, too |
+//! | a command | the whole line, or a command that any shell or wrapper would run from it; perhaps, if a word of a line that is not understood might be the command | the whole line, if `*` and `?` match no shell syntax, the line is plain, its programs are in the table of programs whose options are known ([`crate::shell`]), and every command that it runs in turn is allowed or spelled out, too; or the line that a pattern without a wildcard spells |
 //! | a list | one of its items | all of its items |
 //!
 //! If it is unknown before the call whether a deny or ask rule matches (a variable, code in another
-//! language), the user is asked: [`PermissionDecision::Unclear`].
+//! language), the user is asked: [`PermissionDecision::Unclear`]. Rules are about what a line names, not about what it
+//! does: that is the task of a sandbox. Where one is in force ([`AccessRequest::sandboxed`]), a deny rule with a path
+//! matches a command only if a word names such a file.
 
 mod analyzed_request;
 mod check;
@@ -75,6 +77,8 @@ pub struct AccessRequest<'a> {
     pub arguments: &'a Arguments,
     /// The resources that the call accesses.
     pub resource_access: &'a ResourceAccess,
+    /// True if the programs of the call run in a sandbox: the system keeps them from protected and denied files.
+    pub sandboxed: bool,
 }
 
 /// The decision of the rules about a call.
@@ -161,6 +165,27 @@ impl Permissions {
         self.allow.iter().any(|rule| {
             rule.text().to_lowercase().contains(name) && rule.always_matches(&call, &|_| false)
         })
+    }
+
+    /// True if an `allow` rule spells the command of the call, without a wildcard.
+    #[must_use]
+    pub fn spells_command(&self, request: &AccessRequest<'_>, workspace: &Workspace) -> bool {
+        let call = AnalyzedRequest::new(request, workspace);
+        self.allow.iter().any(|rule| rule.spells(&call))
+    }
+
+    /// Returns the reason why a call of commands matches no `allow` rule with a wildcard, if one names them.
+    #[must_use]
+    pub fn allow_obstacle(
+        &self,
+        request: &AccessRequest<'_>,
+        workspace: &Workspace,
+    ) -> Option<String> {
+        let has_pattern =
+            |rule: &&Rule| rule.applies_to(request.tool) && rule.arguments().next().is_some();
+        self.allow.iter().find(has_pattern)?;
+        let call = AnalyzedRequest::new(request, workspace);
+        Some(call.obstacle()?.to_owned())
     }
 
     /// Parses the permissions that a user saved outside of configuration files: a mapping with the only
@@ -262,7 +287,7 @@ impl Permissions {
         let call = AnalyzedRequest::new(request, workspace);
         let mut doubt = None;
         for rule in &self.deny {
-            match rule.may_match(&call) {
+            match rule.may_match(&call, request.sandboxed) {
                 MatchResult::Yes => return PermissionDecision::Deny(rule.text().to_owned()),
                 MatchResult::Maybe if doubt.is_none() => doubt = Some(rule),
                 MatchResult::Maybe | MatchResult::No => {}
@@ -277,7 +302,7 @@ impl Permissions {
         if let Some(rule) = self
             .ask
             .iter()
-            .find(|rule| rule.may_match(&call) != MatchResult::No)
+            .find(|rule| rule.may_match(&call, false) != MatchResult::No)
         {
             return PermissionDecision::Ask(Some(rule.text().to_owned()));
         }

@@ -1,285 +1,862 @@
-//! Static analysis of command lines: the commands that a line runs, as far as they are known before it
-//! runs.
+//! Analysis of command lines for rules: the commands that a line names, and those that it might name.
 //!
-//! A line is parsed as a shell would ([`parse`]). Programs that run other programs are analyzed, too:
-//! `env`, `sudo`, `xargs`, `find -exec` ([`wrappers`]), `sh -c`, `python -c` ([`interpreters`]), `awk`,
-//! `sed` ([`languages`]), `git -c alias…` ([`git`]). Everything unknown (a variable as the name of a
-//! program, code in another language, a script on standard input) is reported as unclear, never ignored.
+//! A line is taken apart as by a shell ([`parse`]). One table says what the options and arguments of programs make them
+//! run or write (`data/programs.txt`). Nothing else is imitated: a program that is not in the table, an option that takes a
+//! command and code in any language are not understood, and the words of such a line might be commands. What cannot be
+//! read at all (a variable as the name of a program, code, a script on standard input) is unclear.
 
-mod arguments;
-mod git;
-mod interpreters;
-mod languages;
 mod parse;
-mod path;
-mod revision;
-mod word;
-mod wrappers;
+mod paths;
+mod programs;
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use regex::Regex;
 
-use crate::Workspace;
 use crate::resource_access::{Command, CommandText};
-use parse::{HereText, ParsedLine, SimpleCommand};
+use parse::{ParsedLine, RESERVED, SimpleCommand};
+use programs::{Kind, Program};
 
-pub(crate) use path::{Directories, candidates, eq_ignoring_case, files};
-pub(crate) use revision::without_revisions;
-pub(crate) use word::{Atom, Word, quoted};
-pub(crate) use wrappers::base_name;
+pub(crate) use paths::CommandPaths;
+pub use paths::{WrittenPath, WrittenPaths, may_be, written_paths};
+use programs::Effect;
+pub(crate) use programs::base_name;
 
-/// Maximum nesting depth of commands within commands.
-const MAX_DEPTH: usize = 12;
+/// Placeholder for a part of a word that is unknown before the command runs.
+pub const UNKNOWN: char = '\u{fffc}';
 
-/// Maximum number of commands; more make a line unclear.
-const MAX_COMMANDS: usize = 2_000;
+/// Maximum nesting depth of wrappers, and of scripts within scripts.
+const MAX_DEPTH: usize = 8;
 
-/// Maximum number of characters of all commands; more make a line unclear.
-const MAX_TEXT_CHARS: usize = 256 << 10;
+/// Maximum number of commands and possible commands; more make a line unclear.
+const MAX_COMMANDS: usize = 1_000;
 
-/// Maximum number of arguments that are analyzed as possible commands.
-const MAX_GUESSES: usize = 500;
+/// Maximum number of words of a possible command.
+const MAX_WORDS: usize = 16;
 
-/// Maximum number of values of variables that are tried in one word.
-const MAX_VARIABLE_VALUES: usize = 16;
-
-/// A program with its arguments that a line may run.
+/// A command that a line runs.
 #[derive(Debug, Clone)]
-pub(crate) struct Invocation {
-    /// The program and its arguments. Unknown parts are placeholders.
-    pub(crate) words: Vec<Word>,
-    /// True if another program of the line runs it.
-    pub(crate) nested: bool,
+pub(crate) struct Run {
+    /// The program and its arguments.
+    pub(crate) words: Vec<String>,
+    /// The position of its program among the words of the command that runs it; 0 if the line does.
+    pub(crate) at: usize,
+}
+
+/// A command of a line, with what is known of it.
+#[derive(Debug, Clone)]
+pub(crate) struct AnalyzedCommand {
+    pub(crate) command: SimpleCommand,
+    /// The effect on the files that its words name.
+    pub(crate) effect: Effect,
+    /// True if the table says what its options and arguments do.
+    pub(crate) is_understood: bool,
+    /// True if it runs code: that of a file, or of a text.
+    runs_code: bool,
+    /// True if it puts files with their names into a directory.
+    pub(crate) places: bool,
+    /// True if it expands patterns of file names itself.
+    pub(crate) expands: bool,
+    /// True if it is git, or runs git.
+    is_git: bool,
+    /// True if a program that it runs has arguments that are not known: files that it finds or reads from a list.
+    is_fed: bool,
+    /// The number of words that name the program.
+    name_words: usize,
 }
 
 /// The result of analyzing a command line.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct ParsedScript {
-    /// The programs that the line runs.
-    pub(crate) invocations: Vec<Invocation>,
-    /// The programs that the line may run in addition: arguments of unknown programs, and values of
-    /// variables.
-    pub(crate) possible: Vec<Invocation>,
-    /// The values that the line assigns to variables.
-    pub(crate) values: Vec<Word>,
-    /// The targets of redirections.
-    pub(crate) redirects: Vec<Word>,
-    /// Code in other languages; names in it may be paths.
-    pub(crate) code: Vec<String>,
+pub(crate) struct Script {
+    /// The commands that the line runs, including those that wrappers run.
+    pub(crate) runs: Vec<Run>,
+    /// The commands that the line might run.
+    pub(crate) possible: Vec<Vec<String>>,
+    /// The commands with their redirections.
+    pub(crate) commands: Vec<AnalyzedCommand>,
+    /// The values that the line assigns, and texts that it expands.
+    pub(crate) values: Vec<String>,
     /// The reasons why not everything that runs is known.
     pub(crate) unclear: Vec<String>,
-    /// True if the line is more than one plain command.
-    pub(crate) has_syntax: bool,
-    /// True if the only unknown part is the code that is passed to the program of the line.
-    pub(crate) only_code: bool,
-    /// True if the line changes git settings that name commands.
-    pub(crate) writes_git_settings: bool,
-    /// True while an argument is analyzed as a possible command.
-    is_guess: bool,
-    /// The variables that are set before the line runs.
-    variables: BTreeMap<String, Vec<Word>>,
-    text: usize,
+    /// The reason why no pattern with a wildcard allows the line.
+    pub(crate) obstacle: Option<String>,
+    /// True if the line sets a variable that may change what git does.
+    sets_git: bool,
 }
 
-/// Values that are known before a line runs.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct KnownEnvironment<'a> {
-    /// The environment variables.
-    pub(crate) variables: Option<&'a BTreeMap<String, String>>,
-    /// The initial working directory.
-    pub(crate) directory: Option<&'a Path>,
+/// The knowledge of a command and of those that it runs.
+struct Understanding {
+    effect: Effect,
+    obstacle: Option<String>,
+    runs_code: bool,
+    places: bool,
+    expands: bool,
+    name_words: usize,
 }
 
-impl KnownEnvironment<'_> {
-    fn variables(&self) -> BTreeMap<String, Vec<Word>> {
-        let directory = self.directory.and_then(Path::to_str);
-        let variables = self.variables.into_iter().flatten();
-        variables
-            .map(|(name, value)| (name.as_str(), value.as_str()))
-            .chain(directory.map(|directory| ("PWD", directory)))
-            .map(|(name, value)| (name.to_owned(), vec![Word::literal(value)]))
-            .collect()
+impl Understanding {
+    fn new(effect: Effect, program: Option<&Program>, name_words: usize) -> Self {
+        Self {
+            effect,
+            obstacle: None,
+            runs_code: false,
+            places: program.is_some_and(|program| program.places),
+            expands: program.is_none_or(|program| program.expands),
+            name_words,
+        }
+    }
+
+    /// A command that is not understood.
+    fn none(program: Option<&Program>, obstacle: String) -> Self {
+        Self {
+            obstacle: Some(obstacle),
+            ..Self::new(Effect::Unknown, program, 1)
+        }
+    }
+
+    /// Records that the command is not understood, because of one of its words.
+    fn obstruct(&mut self, obstacle: String) {
+        self.effect = Effect::Unknown;
+        self.expands = true;
+        self.obstacle.get_or_insert(obstacle);
     }
 }
 
-impl ParsedScript {
+impl Script {
     /// Analyzes a command.
-    pub(crate) fn new(command: &Command, known: &KnownEnvironment<'_>) -> Self {
-        let mut script = Self {
-            variables: known.variables(),
-            ..Self::default()
-        };
+    pub(crate) fn new(command: &Command) -> Self {
+        let mut script = Self::default();
         match &command.text {
-            CommandText::Line(line) => script.line(line, 0, false),
+            CommandText::Line(line) => script.line(line, false, 0),
             CommandText::Program(words) => {
-                let words = words.iter().map(|word| Word::literal(word)).collect();
-                script.invoke(words, &[], 0, false);
+                let command = SimpleCommand {
+                    words: words.clone(),
+                    ..SimpleCommand::default()
+                };
+                let parsed = ParsedLine {
+                    commands: vec![command],
+                    ..ParsedLine::default()
+                };
+                script.take(parsed, false, 0);
             }
         }
         script
     }
 
-    /// Analyzes a command of a workspace; also returns its initial working directory.
-    pub(crate) fn in_workspace(command: &Command, workspace: &Workspace) -> (Self, PathBuf) {
-        let start = match &command.directory {
-            Some(directory) => workspace.root().join(directory),
-            None => workspace.root().to_owned(),
-        };
-        let known = KnownEnvironment {
-            variables: Some(workspace.variables()),
-            directory: Some(&start),
-        };
-        (Self::new(command, &known), start)
+    /// Returns the texts that the line contains: words, targets and values.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
+        let words = self.commands.iter().flat_map(|analyzed| {
+            let command = &analyzed.command;
+            let targets = command.redirects.iter().map(|redirect| &redirect.target);
+            command.words.iter().chain(targets)
+        });
+        words.chain(&self.values).map(String::as_str)
     }
 
-    /// Analyzes a command line.
-    fn line(&mut self, line: &str, depth: usize, nested: bool) {
+    /// Returns the program with its subcommand, if these determine what the line does: a single command that is
+    /// understood, redirects nothing and runs no other one, and that reads or has a subcommand.
+    pub(crate) fn prefix(&self) -> Option<String> {
+        let ([analyzed], [_], None) = (&*self.commands, &*self.runs, &self.obstacle) else {
+            return None;
+        };
+        let is_harmless = analyzed.effect <= Effect::Reads || analyzed.name_words > 1;
+        let name = analyzed.command.words.get(..analyzed.name_words)?;
+        let is_plain = analyzed.command.redirects.is_empty()
+            && !analyzed.runs_code
+            && name.iter().all(|word| !word.contains('/'))
+            && analyzed
+                .command
+                .words
+                .iter()
+                .all(|word| !word.contains(UNKNOWN));
+        (is_harmless && is_plain).then(|| name.join(" "))
+    }
+
+    fn line(&mut self, line: &str, has_input: bool, depth: usize) {
         if depth > MAX_DEPTH {
             self.mark_unclear("commands within commands are nested too deeply");
             return;
         }
-        let parsed = parse::parse(line, depth);
-        self.take(parsed, depth, nested);
+        let mut parsed = parse::parse(line);
+        // `cmd` has other quotes, escapes and variables.
+        if cfg!(windows) && line.contains(['\'', '%', '^']) {
+            parsed
+                .not_plain
+                .get_or_insert("a sign that `cmd` reads differently");
+        }
+        self.take(parsed, has_input, depth);
     }
 
-    fn take(&mut self, parsed: ParsedLine, depth: usize, nested: bool) {
+    fn take(&mut self, parsed: ParsedLine, has_input: bool, depth: usize) {
         let ParsedLine {
             commands,
-            variables,
+            expanded,
             documents,
+            not_plain,
             unclear,
-            has_syntax,
         } = parsed;
-        self.has_syntax |= has_syntax;
         for why in unclear {
-            self.mark_unclear(&why);
+            self.mark_unclear(why);
         }
-        let mut known: BTreeMap<String, Vec<Word>> = BTreeMap::new();
-        for (name, value) in variables {
-            self.assigned(&name, &value, depth);
-            known.entry(name).or_default().push(value);
+        if let Some(what) = not_plain {
+            self.obstruct(format!("it has {what}"));
         }
-        for simple in &commands {
-            declared(simple, &mut known);
+        let first = self.commands.len();
+        for mut command in commands {
+            command.has_input |= has_input;
+            self.simple(command, depth);
         }
-        for name in known.keys().filter(|name| is_special(name)) {
-            self.mark_unclear(&format!("it sets `{name}`"));
-        }
-        let moving = ["cd", "pushd", "popd", "chdir", "eval", "source", "."];
-        let mut programs = commands.iter().filter_map(|simple| simple.words.first());
-        let moves = programs.any(|program| program.is_one_of(&moving));
-        for (name, values) in &self.variables {
-            // The assignment in the line may not have run yet.
-            let values = if moves && name == "PWD" {
-                &[Word::any()][..]
-            } else {
-                values
-            };
-            known
-                .entry(name.clone())
-                .or_default()
-                .extend(values.iter().cloned());
-        }
-        for simple in commands {
-            let here: Vec<String> = simple
-                .here
+        // The words of a line whose programs run nothing that it names are no commands.
+        let commands = self.commands[first..].to_vec();
+        let is_opaque = |analyzed: &AnalyzedCommand| !analyzed.is_understood || analyzed.runs_code;
+        for (at, analyzed) in commands.iter().enumerate() {
+            let mut others = commands
                 .iter()
-                .map(|here| match here {
-                    HereText::Document(number) => documents.get(*number).cloned(),
-                    HereText::Word(word) => word.text(),
-                })
-                .map(|text| text.unwrap_or_else(|| "\0".to_owned()))
-                .collect();
-            for word in &simple.redirects {
-                self.redirects.extend(expand(word, &known, 0));
-            }
-            for words in alternatives(&simple.words, &known) {
-                if let [program, rest @ ..] = words.as_slice()
-                    && program.is_one_of(&["export", "declare", "typeset", "readonly", "local"])
-                {
-                    for word in rest {
-                        wrappers::set(self, word, depth);
-                    }
-                }
-                self.invoke(words, &here, depth, nested);
+                .enumerate()
+                .filter(|(other, _)| *other != at);
+            if !analyzed.is_understood
+                || analyzed.places
+                || others.any(|(_, other)| is_opaque(other))
+            {
+                self.guess(analyzed, depth);
             }
         }
+        for text in &expanded {
+            self.guess_text(text, depth);
+        }
+        if commands.iter().any(is_opaque) {
+            for text in &documents {
+                self.guess_text(text, depth);
+            }
+        }
+        self.values.extend(expanded);
+        self.values.extend(documents);
     }
 
-    /// Records a program with its arguments, and the commands that it runs in turn.
-    fn invoke(&mut self, words: Vec<Word>, here: &[String], depth: usize, nested: bool) {
-        if words.is_empty() {
-            return;
+    /// Analyzes a simple command, after reserved words and assignments.
+    fn simple(&mut self, command: SimpleCommand, depth: usize) {
+        let mut at = 0;
+        while let Some(word) = command.words.get(at) {
+            if RESERVED.contains(&word.as_str()) {
+                // A quoted one is the name of a program.
+                self.add_run(&command.words[at..], 0);
+            } else if let Some((name, value)) = assignment(word) {
+                self.obstruct(format!("it sets `{name}`"));
+                self.assigned(name, value, depth);
+            } else {
+                break;
+            }
+            at += 1;
         }
-        self.text += words.iter().map(|word| word.0.len() + 1).sum::<usize>();
-        if depth > MAX_DEPTH || self.invocations.len() >= MAX_COMMANDS || self.text > MAX_TEXT_CHARS
-        {
-            self.mark_unclear("it runs too many commands, or commands within commands");
-            return;
+        let words = &command.words[at..];
+        let first = self.runs.len();
+        let known = match words.is_empty() {
+            true => Understanding::new(Effect::Prints, None, 0),
+            false => self.run(words, at, &command, depth),
+        };
+        if let Some(obstacle) = &known.obstacle {
+            self.obstruct(obstacle.clone());
+            if command.has_input && known.effect == Effect::Unknown {
+                self.mark_unclear(&format!("what `{}` reads on its standard input", words[0]));
+            }
         }
-        self.invocations.push(Invocation {
-            words: words.clone(),
-            nested,
+        let runs = self.runs.get(first..).unwrap_or_default().iter();
+        self.commands.push(AnalyzedCommand {
+            effect: known.effect,
+            is_understood: known.obstacle.is_none(),
+            runs_code: known.runs_code,
+            places: known.places,
+            expands: known.expands,
+            is_git: runs.clone().any(|run| base_name(&run.words[0]) == "git"),
+            is_fed: runs
+                .filter(|run| run.at > at)
+                .any(|run| run.words.iter().any(|word| word.contains(UNKNOWN))),
+            name_words: at + known.name_words,
+            command,
         });
-        match words[0].text() {
-            Some(program) => wrappers::analyze(self, &program, &words, here, depth),
-            None => self.mark_unclear("the name of a program is not known before it runs"),
+    }
+
+    /// Analyzes a program with its arguments, and the commands that it runs. `at` is its position in the command.
+    fn run(
+        &mut self,
+        words: &[String],
+        at: usize,
+        command: &SimpleCommand,
+        depth: usize,
+    ) -> Understanding {
+        self.add_run(words, at);
+        let name = words[0].as_str();
+        if RESERVED.contains(&name) && words.len() > 1 {
+            return self.run(&words[1..], at + 1, command, depth + 1);
         }
+        if depth > MAX_DEPTH {
+            self.mark_unclear("commands within commands are nested too deeply");
+        }
+        if name.contains(UNKNOWN) || depth > MAX_DEPTH {
+            let why = "the name of a program is not known before it runs";
+            self.mark_unclear(why);
+            return Understanding::none(None, why.to_owned());
+        }
+        let (program, taken) = match programs::find(words) {
+            Ok(found) => found,
+            Err(Some(group)) if words.len() == 2 && words[1] == "--version" => {
+                return Understanding::new(Effect::Prints, Some(group), 2);
+            }
+            Err(group) => {
+                if group.is_some()
+                    && words
+                        .iter()
+                        .skip(1)
+                        .take(2)
+                        .any(|word| word.contains(UNKNOWN))
+                {
+                    self.mark_unclear(&format!("the subcommand of `{name}`"));
+                }
+                return Understanding::none(group, unknown_program(words, group.is_some()));
+            }
+        };
+        let mut known = match program.kind {
+            Kind::Plain(effect) => self.plain(program, effect, words, taken, (at, command), depth),
+            Kind::Wrapper(operands) => {
+                self.wrapper(program, operands, words, taken, (at, command), depth)
+            }
+            Kind::Shell => self.shell(words, command, depth),
+            Kind::Interpreter => self.interpreter(program, words, command),
+            Kind::Group => Understanding::none(Some(program), unknown_program(words, true)),
+        };
+        let file = name.rsplit('/').next().unwrap_or(name);
+        let directory = &name[..name.len() - file.len()];
+        let is_usual = ["", "/bin/", "/usr/bin/"].contains(&directory) && base_name(file) == file;
+        if !is_usual && known.obstacle.is_none() {
+            known.obstacle = Some(format!(
+                "`{name}` may be another program than the one in the table"
+            ));
+        }
+        known
+    }
+
+    /// Analyzes a program that runs none of its arguments, except as options say.
+    fn plain(
+        &mut self,
+        program: &'static Program,
+        effect: Effect,
+        words: &[String],
+        taken: usize,
+        (at, command): (usize, &SimpleCommand),
+        depth: usize,
+    ) -> Understanding {
+        let mut known = Understanding::new(effect, Some(program), taken);
+        let is_known = |word: &str| program.code.is_none_or(|code| matches(code, word));
+        let is_tar = words[0].ends_with("tar");
+        let (mut position, mut ended) = (taken, false);
+        while let Some(word) = words.get(position) {
+            let here = position;
+            position += 1;
+            // The options of `tar` may lack the dash.
+            let bundle = format!("-{word}");
+            let word = if is_tar && here == taken && !word.starts_with('-') {
+                &bundle
+            } else {
+                word
+            };
+            if word == "--" {
+                ended = true;
+            } else if !ended && may_be_option(word) && program.has_dangerous_options() {
+                known.obstruct(format!("an argument of `{}` may be an option", words[0]));
+                if !program.runs.is_empty() || !program.exec.is_empty() {
+                    self.mark_unclear(&format!(
+                        "an argument of `{}`, which may be an option",
+                        words[0]
+                    ));
+                }
+            } else if ended || !word.starts_with('-') || word == "-" {
+                if !is_known(word) {
+                    known.obstruct(format!("the argument `{word}` of `{}`", words[0]));
+                }
+            } else if program.exec.split_whitespace().any(|option| option == word) {
+                let rest = &words[position..];
+                let end = rest.iter().position(|word| word == ";" || word == "+");
+                let inner: Vec<String> = rest[..end.unwrap_or(rest.len())]
+                    .iter()
+                    .map(|word| word.replace("{}", &UNKNOWN.to_string()))
+                    .chain([UNKNOWN.to_string()])
+                    .collect();
+                let inner = self.run(&inner, at + position, command, depth + 1);
+                position += end.map_or(rest.len(), |end| end + 1);
+                known.effect = known.effect.max(inner.effect);
+                known.runs_code |= inner.runs_code;
+                known.obstacle = known.obstacle.or(inner.obstacle);
+            } else if Program::has_option(program.runs, word)
+                || Program::has_option(program.exec, word)
+            {
+                known.obstruct(format!(
+                    "the option `{word}` of `{}` may run a command",
+                    words[0]
+                ));
+                if words.iter().any(|word| word.contains(UNKNOWN)) {
+                    self.mark_unclear(&format!("the command in an option of `{}`", words[0]));
+                }
+            } else if Program::has_option(program.writes, word) {
+                known.obstruct(format!(
+                    "the option `{word}` of `{}` writes files",
+                    words[0]
+                ));
+                if word == "-delete" {
+                    self.add_possible(&["rm".to_owned(), "-rf".to_owned(), UNKNOWN.to_string()]);
+                }
+            } else if program.is_strict() {
+                match program.skip(word) {
+                    Some(count) => position += count - 1,
+                    None => known.obstruct(format!(
+                        "the option `{word}` of `{}` is not known",
+                        words[0]
+                    )),
+                }
+            }
+        }
+        known
+    }
+
+    /// Analyzes a program that runs its arguments.
+    fn wrapper(
+        &mut self,
+        program: &'static Program,
+        operands: usize,
+        words: &[String],
+        taken: usize,
+        (at, command): (usize, &SimpleCommand),
+        depth: usize,
+    ) -> Understanding {
+        let name = &words[0];
+        let (mut operands, mut position, mut ended) = (operands, taken, false);
+        let mut assigns = None;
+        loop {
+            let Some(word) = words.get(position) else {
+                if program.may_be_alone && assigns.is_none() {
+                    return Understanding::new(Effect::Prints, Some(program), position);
+                }
+                let why = format!("the command that `{name}` runs");
+                self.mark_unclear(&why);
+                return Understanding::none(Some(program), why);
+            };
+            if word == "--" {
+                ended = true;
+                position += 1;
+            } else if !ended && word.starts_with('-') {
+                let Some(count) = program.skip(word) else {
+                    let why = format!("the option `{word}` of `{name}` is not known");
+                    self.mark_unclear(&why);
+                    return Understanding::none(Some(program), why);
+                };
+                position += count;
+            } else if let Some((variable, value)) = assignment(word) {
+                assigns = Some(format!("it sets `{variable}`"));
+                self.assigned(variable, value, depth);
+                position += 1;
+            } else if operands > 0 {
+                operands -= 1;
+                position += 1;
+            } else {
+                break;
+            }
+        }
+        let mut inner = words[position..].to_vec();
+        if base_name(name) == "xargs" {
+            if let Some(marker) = marker(&words[taken..position]) {
+                for word in &mut inner {
+                    *word = word.replace(&marker, &UNKNOWN.to_string());
+                }
+            }
+            inner.push(UNKNOWN.to_string());
+        }
+        let mut known = self.run(&inner, at + position, command, depth + 1);
+        known.name_words += position;
+        let is_known = |word: &String| program.code.is_none_or(|code| matches(code, word));
+        if let Some(what) = assigns {
+            known.obstacle.get_or_insert(what);
+        } else if !inner.iter().all(is_known) {
+            known.obstruct(format!(
+                "`{name}` joins its arguments to a line for a shell"
+            ));
+        }
+        known
+    }
+
+    /// Analyzes a shell: with a script in an argument, in a file, or on standard input.
+    fn shell(&mut self, words: &[String], command: &SimpleCommand, depth: usize) -> Understanding {
+        let name = base_name(&words[0]);
+        let code = match name.as_str() {
+            "eval" => ShellArgument::Code(words[1..].join(" ")),
+            _ => shell_argument(&words[1..]),
+        };
+        let mut known = Understanding::new(Effect::Unknown, None, 1);
+        known.runs_code = true;
+        match code {
+            ShellArgument::Code(code) => {
+                // Its commands are analyzed in place of its words.
+                known.effect = Effect::Prints;
+                known.obstacle = Some(format!("the code that `{name}` is given"));
+                if code.contains(UNKNOWN) {
+                    self.mark_unclear("the script that a shell runs");
+                }
+                self.line(&code, command.has_input, depth + 1);
+            }
+            ShellArgument::File(file) if self.is_file(&file, command) => {}
+            ShellArgument::File(_) | ShellArgument::None => {
+                let why = format!("the script that `{name}` runs");
+                self.mark_unclear(&why);
+                known.obstacle = Some(why);
+            }
+        }
+        known
+    }
+
+    /// Analyzes an interpreter: with code in an argument, in a file, or on standard input.
+    fn interpreter(
+        &mut self,
+        program: &'static Program,
+        words: &[String],
+        command: &SimpleCommand,
+    ) -> Understanding {
+        let name = &words[0];
+        let mut known = Understanding::new(Effect::Unknown, Some(program), 1);
+        let mut effect = Effect::Reads;
+        known.runs_code = true;
+        if words.len() == 2 && ["--version", "-V", "--help"].contains(&words[1].as_str()) {
+            return Understanding::new(Effect::Prints, Some(program), 1);
+        }
+        let is_selection = |word: &String| program.code.is_some_and(|code| matches(code, word));
+        let (mut has_code, mut position) = (false, 1);
+        let mut why = None;
+        while let Some(word) = words.get(position) {
+            position += 1;
+            let next = words.get(position);
+            // Options may follow the code, if some of them write.
+            if !program.writes.is_empty() && may_be_option(word) {
+                why = Some(format!("an argument of `{name}`, which may be an option"));
+                break;
+            }
+            if word.starts_with('-') && word.len() > 1 {
+                if Program::has_option(program.writes, word) {
+                    effect = Effect::Writes;
+                    known.obstacle = Some(format!("the option `{word}` of `{name}` writes files"));
+                } else if word == "-m"
+                    && next.is_some_and(|module| {
+                        program.modules.split(' ').any(|known| known == module)
+                    })
+                {
+                    return known;
+                } else if word == "-e" && next.is_some_and(is_selection) {
+                    has_code = true;
+                    position += 1;
+                } else if let Some(count) = program.skip(word) {
+                    position += count - 1;
+                } else {
+                    why = Some(format!("the code that `{name}` is given"));
+                    break;
+                }
+            } else if program.code.is_some() && !has_code {
+                if !is_selection(word) {
+                    why = Some(format!("the code that `{name}` is given"));
+                    break;
+                }
+                has_code = true;
+            } else if program.runs_file {
+                if self.is_file(word, command) {
+                    return known;
+                }
+                break;
+            } else if !has_code {
+                break;
+            }
+        }
+        if has_code && why.is_none() {
+            (known.runs_code, known.effect) = (false, effect);
+            return known;
+        }
+        let why = why.unwrap_or_else(|| format!("the code that `{name}` runs"));
+        self.mark_unclear(&why);
+        known.obstruct(why);
+        known
+    }
+
+    /// True if a word is a file that is certainly not the standard input.
+    fn is_file(&self, word: &str, command: &SimpleCommand) -> bool {
+        let path = word.replace("/./", "/");
+        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        let is_device = |part: &&str| {
+            ["dev", "proc", "fd", "stdin"].contains(part) || part.parse::<u32>().is_ok()
+        };
+        let moves = self
+            .commands
+            .iter()
+            .any(|other| other.effect == Effect::Moves);
+        let may_be_input = match path.starts_with('/') {
+            true => path.contains("..") || parts.first().is_some_and(is_device),
+            false => {
+                command.has_input && (moves || path.contains("..") || parts.iter().any(is_device))
+            }
+        };
+        !word.contains(UNKNOWN) && word != "-" && !may_be_input
     }
 
     /// Records the value of a variable: a program may run it as a command.
-    fn assigned(&mut self, name: &str, value: &Word, depth: usize) {
-        self.values.push(value.clone());
-        if value.is_known() {
-            arguments::guess(self, std::slice::from_ref(value), depth);
-        } else if names_a_command(name) {
+    fn assigned(&mut self, name: &str, value: &str, depth: usize) {
+        self.sets_git |= name.starts_with("GIT_") || ["HOME", "XDG_CONFIG_HOME"].contains(&name);
+        if is_special(name) {
+            self.mark_unclear(&format!("it sets `{name}`"));
+        } else if value.contains(UNKNOWN) && names_a_command(name) {
             self.mark_unclear(&format!("the value of `{name}`"));
+        }
+        self.values.push(value.to_owned());
+        self.guess_text(value, depth);
+    }
+
+    /// Records the commands that the words of a command might be.
+    fn guess(&mut self, analyzed: &AnalyzedCommand, depth: usize) {
+        let words = &analyzed.command.words;
+        let own = match analyzed.is_understood {
+            true => analyzed.name_words,
+            false => 1,
+        };
+        if let Some(program) = words
+            .first()
+            .filter(|word| word.contains(char::is_whitespace))
+        {
+            self.guess_text(program, depth);
+        }
+        for at in own.min(words.len())..words.len() {
+            if self.possible.len() > MAX_COMMANDS {
+                break;
+            }
+            let word = &words[at];
+            if let Some((name, value)) = assignment(word) {
+                self.assigned(name, value, depth);
+            }
+            self.add_possible(&words[at..]);
+            self.guess_text(word, depth);
+            self.guess_interpreter(&words[at..], &analyzed.command);
         }
     }
 
-    /// Records commands that may run; returns the reasons why not everything that runs is known.
-    fn guess(&mut self, analyze: impl FnOnce(&mut Self)) -> Vec<String> {
-        if self.possible.len() > MAX_GUESSES {
-            return vec!["it has too many arguments that might be commands".to_owned()];
-        }
-        let mut guessed = Self {
-            is_guess: true,
-            text: self.text,
-            ..Self::default()
+    /// Records that words might run an interpreter whose code is not known.
+    fn guess_interpreter(&mut self, words: &[String], command: &SimpleCommand) {
+        let has_arguments = words.len() > 1 || command.has_input;
+        let Ok((program, _)) = programs::find(words) else {
+            return;
         };
-        analyze(&mut guessed);
-        self.text = guessed.text;
-        self.possible.append(&mut guessed.invocations);
-        guessed.unclear
+        if !matches!(program.kind, Kind::Shell | Kind::Interpreter) || !has_arguments {
+            return;
+        }
+        let mut guessed = Self::default();
+        match program.kind {
+            Kind::Interpreter => drop(guessed.interpreter(program, words, command)),
+            // The texts of all words are guessed.
+            _ if words[0] == "eval" => {}
+            _ => match shell_argument(&words[1..]) {
+                ShellArgument::Code(_) => {}
+                ShellArgument::File(file) if self.is_file(&file, command) => {}
+                _ => guessed.mark_unclear(&format!("the script that `{}` runs", words[0])),
+            },
+        }
+        for why in guessed.unclear {
+            self.mark_unclear(&why);
+        }
+    }
+
+    /// Records the commands that a text might be, or contain.
+    fn guess_text(&mut self, text: &str, depth: usize) {
+        let is_mark = |sign: char| ";&|<>(){}[]`$\"'!=:,@%\n".contains(sign);
+        let has_marks = text
+            .contains(|sign: char| sign.is_whitespace() || is_mark(sign) || "\\".contains(sign));
+        let unquoted = text.replace(['\'', '"', '\\'], "");
+        let count = if unquoted == text { 1 } else { 2 };
+        for text in [text, &unquoted].into_iter().take(count) {
+            for phrase in text.split(is_mark) {
+                let words: Vec<String> = phrase.split_whitespace().map(str::to_owned).collect();
+                for at in 0..words.len() {
+                    self.add_possible(&words[at..]);
+                    self.add_joined(&words[at..]);
+                }
+            }
+        }
+        if !has_marks || self.possible.len() > MAX_COMMANDS {
+            return;
+        }
+        if depth >= MAX_DEPTH / 2 {
+            self.mark_unclear("commands within commands are nested too deeply");
+            return;
+        }
+        let text = text.replace(UNKNOWN, "$UNKNOWN");
+        let mut guessed = Self::default();
+        let parsed = ParsedLine {
+            // Other texts have quotes and parentheses, too.
+            unclear: Vec::new(),
+            ..parse::parse(&text)
+        };
+        guessed.take(parsed, false, depth + 1);
+        for run in guessed.runs {
+            // A word that is no command is no reason to ask.
+            self.add_possible(&run.words);
+        }
+        self.possible.append(&mut guessed.possible);
+        // A word of another text may look like a program that is not known.
+        let is_certain =
+            |why: &&String| !why.starts_with("the name of") && !why.starts_with("what");
+        for why in guessed.unclear.iter().filter(is_certain) {
+            self.mark_unclear(why);
+        }
+    }
+
+    /// Records the commands that might be joined to the letters of short options: `-nOrm`.
+    fn add_joined(&mut self, words: &[String]) {
+        let option = words.first().filter(|word| !word.starts_with("--"));
+        let Some(letters) = option.and_then(|word| word.strip_prefix('-')) else {
+            return;
+        };
+        for (at, _) in letters.char_indices().skip(1).take(8) {
+            let mut words = words.to_vec();
+            words[0] = letters[at..].to_owned();
+            self.add_possible(&words);
+        }
+    }
+
+    fn add_run(&mut self, words: &[String], at: usize) {
+        if self.runs.len() >= MAX_COMMANDS {
+            self.mark_unclear("it runs too many commands");
+            return;
+        }
+        self.runs.push(Run {
+            words: words.to_vec(),
+            at,
+        });
+    }
+
+    /// Records a command that might run, with arguments that are not known.
+    fn add_possible(&mut self, words: &[String]) {
+        if self.possible.len() > MAX_COMMANDS {
+            self.mark_unclear("it has too many words that might be commands");
+            return;
+        }
+        let name = words.first().and_then(|word| word.rsplit('/').next());
+        let starts = name.is_some_and(|name| !name.is_empty() && !name.starts_with(UNKNOWN));
+        if starts {
+            let words = words.iter().take(MAX_WORDS).cloned();
+            self.possible
+                .push(words.chain([UNKNOWN.to_string()]).collect());
+        }
+    }
+
+    fn obstruct(&mut self, obstacle: String) {
+        self.obstacle.get_or_insert(obstacle);
     }
 
     /// Records a reason why not everything that runs is known.
     fn mark_unclear(&mut self, why: &str) {
-        self.only_code = false;
-        self.note(why);
-    }
-
-    /// Records code in another language that is passed to `program`.
-    fn code(&mut self, program: &str, code: Option<String>) {
-        let is_first = self.unclear.is_empty() && self.invocations.len() == 1;
-        self.code.extend(code);
-        self.note(&format!("the code that `{program}` is given"));
-        self.only_code |= is_first;
-    }
-
-    fn note(&mut self, why: &str) {
+        self.obstruct(why.to_owned());
         if self.unclear.len() < 8 && !self.unclear.iter().any(|known| known == why) {
             self.unclear.push(why.to_owned());
         }
     }
 }
 
-/// True for variables that change the program behind a name, the startup of a shell, or the matching of
-/// file names, and for those that pass code or settings to programs.
+/// Describes a program or a subcommand that is not in the table.
+fn unknown_program(words: &[String], is_group: bool) -> String {
+    let name = &words[0];
+    match is_group {
+        true => {
+            format!("this use of `{name}` is not in the table of commands whose options are known")
+        }
+        false => format!("`{name}` is not in the table of programs whose options are known"),
+    }
+}
+
+/// True if it is not known whether a word is an option, and which one.
+fn may_be_option(word: &str) -> bool {
+    let name = word.split('=').next().unwrap_or(word);
+    name.starts_with(UNKNOWN) || (name.starts_with('-') && name.contains(UNKNOWN))
+}
+
+fn matches(expression: &str, text: &str) -> bool {
+    Regex::new(expression).is_ok_and(|expression| expression.is_match(text))
+}
+
+/// Returns the name and the value, if a word assigns a variable.
+fn assignment(word: &str) -> Option<(&str, &str)> {
+    let (name, value) = word.split_once('=')?;
+    let name = name.strip_suffix('+').unwrap_or(name);
+    let is_name = |sign: char| sign.is_ascii_alphanumeric() || sign == '_';
+    let is_variable = !name.starts_with(|sign: char| sign.is_ascii_digit());
+    (!name.is_empty() && is_variable && name.chars().all(is_name)).then_some((name, value))
+}
+
+/// The script of a shell.
+enum ShellArgument {
+    Code(String),
+    File(String),
+    /// None, or one that is not known.
+    None,
+}
+
+/// Returns the script in the arguments of a shell: after `-c` and the values of other options, or a file.
+fn shell_argument(words: &[String]) -> ShellArgument {
+    let (mut has_code, mut skipped) = (false, 0);
+    for word in words {
+        let is_option = word.starts_with(['-', '+']) && word.len() > 1;
+        if skipped > 0 && !is_option {
+            skipped -= 1;
+        } else if let Some(code) = word.strip_prefix("--command=") {
+            return ShellArgument::Code(code.to_owned());
+        } else if is_option && !word.starts_with("--") {
+            has_code |= word.starts_with('-') && word.contains('c');
+            skipped += word
+                .chars()
+                .filter(|sign| matches!(sign, 'o' | 'O'))
+                .count();
+            if word.contains('s') && !has_code {
+                return ShellArgument::None;
+            }
+        } else if is_option {
+            has_code |= word == "--command";
+            // The files of other options are read at start.
+            if !has_code
+                && !["--", "--noprofile", "--norc", "--posix", "--login"].contains(&word.as_str())
+            {
+                return ShellArgument::None;
+            }
+        } else if has_code {
+            return ShellArgument::Code(word.clone());
+        } else {
+            return ShellArgument::File(word.clone());
+        }
+    }
+    ShellArgument::None
+}
+
+/// Returns the marker that `xargs` replaces by its input.
+fn marker(options: &[String]) -> Option<String> {
+    options
+        .iter()
+        .enumerate()
+        .find_map(|(at, word)| match word.split_once('I') {
+            Some((before, "")) if before.starts_with('-') && !before.starts_with("--") => {
+                options.get(at + 1).cloned()
+            }
+            Some((before, joined)) if before.starts_with('-') && !before.starts_with("--") => {
+                Some(joined.to_owned())
+            }
+            _ => match word.strip_prefix("--replace") {
+                Some(value) => Some(value.strip_prefix('=').unwrap_or("{}").to_owned()),
+                None => (word == "-i").then(|| "{}".to_owned()),
+            },
+        })
+}
+
+/// True for variables that change the program behind a name, the startup of a shell, the meaning of paths or patterns,
+/// and for those that pass code or settings to programs.
 fn is_special(name: &str) -> bool {
     [
         "IFS",
         "PATH",
+        "CDPATH",
         "ENV",
         "BASH_ENV",
         "SHELLOPTS",
@@ -291,6 +868,9 @@ fn is_special(name: &str) -> bool {
         "PYTHONSTARTUP",
         "PROMPT_COMMAND",
         "GIT_EXEC_PATH",
+        "GIT_TEMPLATE_DIR",
+        "GIT_DIR",
+        "HOME",
     ]
     .contains(&name)
         || ["LD_", "DYLD_", "GIT_CONFIG", "BASH_FUNC_"]
@@ -301,135 +881,9 @@ fn is_special(name: &str) -> bool {
 /// True if programs run the value of the variable as a command.
 fn names_a_command(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
-    name.starts_with("GIT_")
-        || [
-            "COMMAND", "EDITOR", "PAGER", "OPTIONS", "OPTS", "OPEN", "CLOSE", "ASKPASS", "SHELL",
-            "BROWSER", "DIFF", "_RSH", "FLAGS",
-        ]
-        .iter()
-        .any(|end| name.ends_with(end))
-}
-
-/// Records the variables that commands set.
-fn declared(simple: &SimpleCommand, known: &mut BTreeMap<String, Vec<Word>>) {
-    let Some(program) = simple.words.first().and_then(Word::text) else {
-        return;
-    };
-    let rest = simple.words.get(1..).unwrap_or_default();
-    match program.as_str() {
-        "export" | "declare" | "typeset" | "local" | "readonly" => {
-            for word in rest {
-                if let Some((name, value)) = word.assignment() {
-                    known.entry(name).or_default().push(value);
-                } else if let Some((name, _)) =
-                    word.text().as_deref().and_then(|t| t.split_once('='))
-                {
-                    known.entry(name.to_owned()).or_default().push(Word::any());
-                }
-            }
-        }
-        "read" | "mapfile" | "readarray" | "getopts" | "let" | "printf" | "unset" => {
-            for word in rest {
-                let name = word.text().unwrap_or_default();
-                let name = name.split(['=', '[']).next().unwrap_or_default();
-                known.entry(name.to_owned()).or_default().push(Word::any());
-            }
-        }
-        _ => {}
-    }
-}
-
-/// Returns the possible values of a word, with the values that the line assigns to its variables.
-fn expand(word: &Word, known: &BTreeMap<String, Vec<Word>>, depth: usize) -> Vec<Word> {
-    let mut done: Vec<Vec<Atom>> = vec![Vec::new()];
-    for atom in &word.0 {
-        let values: Vec<Vec<Atom>> = match atom {
-            Atom::Variable { name, quoted } => match known.get(name) {
-                Some(values) if depth < 3 => values
-                    .iter()
-                    .flat_map(|value| expand(value, known, depth + 1))
-                    .map(|value| in_place(value, *quoted))
-                    .collect(),
-                _ => vec![vec![Atom::Any]],
-            },
-            other => vec![vec![other.clone()]],
-        };
-        let count = done.len() * values.len();
-        if count > MAX_VARIABLE_VALUES
-            || done.iter().map(Vec::len).sum::<usize>() > MAX_TEXT_CHARS / 8
-        {
-            for each in &mut done {
-                each.push(Atom::Any);
-            }
-            continue;
-        }
-        done = combinations(&done, &values);
-    }
-    done.into_iter().map(Word).collect()
-}
-
-/// Returns each beginning followed by each end.
-fn combinations<T: Clone>(beginnings: &[Vec<T>], ends: &[Vec<T>]) -> Vec<Vec<T>> {
-    let followed = |beginning: &Vec<T>| {
-        let whole = |end: &Vec<T>| [beginning.as_slice(), end].concat();
-        ends.iter().map(whole).collect::<Vec<_>>()
-    };
-    beginnings.iter().flat_map(followed).collect()
-}
-
-/// The value of a variable at its position: unquoted, patterns in it are expanded.
-fn in_place(value: Word, quoted: bool) -> Vec<Atom> {
-    let place = |atom| match atom {
-        Atom::Char { sign: '*', .. } if !quoted => Atom::Star,
-        Atom::Char {
-            sign: '?' | '[', ..
-        } if !quoted => Atom::Star,
-        Atom::Char { sign, .. } => Atom::Char { sign, quoted },
-        other => other,
-    };
-    value.0.into_iter().map(place).collect()
-}
-
-/// Returns the possible commands of a list of words, with the values that the line assigns to variables:
-/// each value as one word and, where it is unquoted, split into words.
-fn alternatives(words: &[Word], known: &BTreeMap<String, Vec<Word>>) -> Vec<Vec<Word>> {
-    let has_variables = |word: &Word| {
-        let is_variable = |atom: &Atom| matches!(atom, Atom::Variable { .. });
-        word.0.iter().any(is_variable)
-    };
-    if !words.iter().any(has_variables) {
-        return vec![words.to_vec()];
-    }
-    let mut done: Vec<Vec<Word>> = vec![Vec::new()];
-    for word in words {
-        let splits = word
-            .0
-            .iter()
-            .any(|atom| matches!(atom, Atom::Variable { quoted: false, .. }));
-        let mut values: Vec<Vec<Word>> = Vec::new();
-        for value in expand(word, known, 0) {
-            values.push(match splits {
-                true => split(&value),
-                false => vec![value],
-            });
-        }
-        if done.len() * values.len() > MAX_VARIABLE_VALUES {
-            for each in &mut done {
-                each.push(Word::any());
-            }
-            continue;
-        }
-        done = combinations(&done, &values);
-    }
-    done
-}
-
-fn split(word: &Word) -> Vec<Word> {
-    let is_blank =
-        |atom: &Atom| matches!(atom, Atom::Char { sign, quoted: false } if sign.is_whitespace());
-    word.0
-        .split(is_blank)
-        .filter(|part| !part.is_empty())
-        .map(|part| Word(part.to_vec()))
-        .collect()
+    let ends = [
+        "COMMAND", "EDITOR", "PAGER", "OPTIONS", "OPTS", "OPEN", "CLOSE", "ASKPASS", "SHELL",
+        "BROWSER", "DIFF", "_RSH", "FLAGS",
+    ];
+    name.starts_with("GIT_") || ends.iter().any(|end| name.ends_with(end))
 }

@@ -11,7 +11,7 @@ use super::mode;
 use crate::chat_state::ChatPermission;
 use crate::definition::{DELEGATION_TOOL, HANDOFF_TOOL};
 use crate::event::{Approval, ApprovalRequest, Concern, ConcernKind};
-use crate::protected;
+use crate::protected::{self, ProtectedWrite};
 
 /// The reason why the user must be asked.
 pub(super) struct Reason {
@@ -48,7 +48,7 @@ pub(super) fn approval_reason(
     context: &TurnContext<'_>,
     candidate: &Candidate,
 ) -> Result<Option<Reason>, String> {
-    let Some(operation) = candidate.ready() else {
+    let Some(operation) = ready(context, candidate) else {
         return Ok(None);
     };
     let name = operation.tool;
@@ -101,30 +101,41 @@ pub(super) fn approval_reason(
     Ok((!is_granted).then_some(reason))
 }
 
+/// Returns the operation that rules judge, if the call can be made.
+fn ready<'a>(context: &TurnContext<'_>, candidate: &'a Candidate) -> Option<AccessRequest<'a>> {
+    Some(AccessRequest {
+        sandboxed: context.shared.dependencies.tools.sandbox.is_some(),
+        ..candidate.ready()?
+    })
+}
+
 /// Returns the effect of the call that requires an approval, unless a rule written by the user names it.
 fn concern(context: &TurnContext<'_>, candidate: &Candidate) -> Option<Concern> {
-    let operation = candidate.ready()?;
+    let operation = ready(context, candidate)?;
     let dependencies = &context.shared.dependencies;
     let workspace = &dependencies.tools.workspace;
-    if let Some(named) = protected::find_protected(&operation, workspace, &dependencies.protected) {
+    if let Some(found) = protected::find_protected(&operation, workspace, &dependencies.protected) {
         let permissions = &context.shared.team.permissions;
-        // A rule for the tool `skill_manage` covers the files that it writes.
-        let names = [named.name.as_str(), "skill_manage"];
-        let is_named = names
-            .iter()
-            .take(if operation.tool == "skill_manage" {
-                2
-            } else {
-                1
-            })
-            .any(|name| permissions.allows_by_name(&operation, workspace, name));
+        let (is_named, text) = match found {
+            ProtectedWrite::File { path, name } => {
+                // A rule for the tool `skill_manage` covers the files that it writes.
+                let names = [name.as_str(), "skill_manage"];
+                let count = 1 + usize::from(operation.tool == "skill_manage");
+                let is_named = names[..count]
+                    .iter()
+                    .any(|name| permissions.allows_by_name(&operation, workspace, name));
+                let text = format!("names `{path}`, which decides what agents, hooks or git do");
+                (is_named, text)
+            }
+            ProtectedWrite::Unclear(why) => (
+                permissions.spells_command(&operation, workspace),
+                format!("may write a file that decides what agents, hooks or git do: {why}"),
+            ),
+        };
         if !is_named {
             return Some(Concern {
                 kind: ConcernKind::WritesProtected,
-                text: format!(
-                    "names `{}`, which decides what agents, hooks or git do",
-                    named.path
-                ),
+                text,
             });
         }
     }
@@ -184,7 +195,7 @@ pub(super) async fn approve(
     candidate: &Candidate,
     reason: Reason,
 ) -> Result<(), String> {
-    let Some(operation) = candidate.ready() else {
+    let Some(operation) = ready(context, candidate) else {
         return Ok(());
     };
     let call = &candidate.prepared.call;
@@ -193,6 +204,11 @@ pub(super) async fn approve(
     // Approvals for doubtful denials and for hooks that ask cannot be remembered.
     let calls = match reason.doubt.is_none() && !candidate.is(HookDecision::Ask) {
         true => Permissions::derive_grant(&operation, workspace),
+        false => None,
+    };
+    let permissions = &context.shared.team.permissions;
+    let obstacle = match reason.rule.is_none() && reason.concern.is_none() {
+        true => permissions.allow_obstacle(&operation, workspace),
         false => None,
     };
     let request = ApprovalRequest {
@@ -208,6 +224,7 @@ pub(super) async fn approve(
         concern: reason.concern.as_ref(),
         place: candidate.command_place(&context.shared.dependencies.tools),
         resource_access: operation.resource_access,
+        obstacle: obstacle.as_deref(),
         notes: &candidate.notes,
     };
     let hook_emitter = &context.hook_emitter;

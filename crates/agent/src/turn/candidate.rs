@@ -83,7 +83,7 @@ impl Candidate {
         })
     }
 
-    /// The operation that rules judge, if the call can be made.
+    /// The operation that rules judge, if the call can be made. Not known here is whether it runs in a sandbox.
     pub(super) fn ready(&self) -> Option<AccessRequest<'_>> {
         match &self.prepared.preparation {
             Preparation::Ready {
@@ -96,6 +96,7 @@ impl Candidate {
                 read_only: *read_only,
                 arguments,
                 resource_access,
+                sandboxed: false,
             }),
             Preparation::Refused(_) => None,
         }

@@ -272,8 +272,6 @@ async fn concerned(rules: &str, calls: Vec<ScriptedReply>) -> (Vec<bool>, Vec<En
     let root = fixture.root.path();
     std::fs::create_dir_all(root.join(".git/hooks")).unwrap();
     std::fs::create_dir_all(root.join("src")).unwrap();
-    std::fs::create_dir_all(root.join("bare/objects")).unwrap();
-    fixture.write("bare/HEAD", "ref: refs/heads/main");
     fixture.write("team.yaml", "agents: {}");
     std::fs::create_dir_all(root.join("present")).unwrap();
     fixture.protected = ["team.yaml", "skills", "present"]
@@ -359,8 +357,8 @@ async fn writes_of_protected_files_need_approval_despite_broad_rules() {
         shell("git clone x skills"),
         shell("cp -r src skills"),
         shell("touch skills/x"),
-        shell("cd .git/hooks; git push --dry-run origin HEAD"),
-        shell("git -C bare push --dry-run origin HEAD"),
+        shell("git init --template=t"),
+        shell("cp src/team.yaml ."),
     ];
     #[cfg(unix)]
     calls.extend([
@@ -390,14 +388,13 @@ async fn unprotected_files_and_rules_that_name_a_file_need_no_approval() {
         shell("ls src"),
         shell("grep -r x --exclude-dir=.git . | head -3"),
         ScriptedReply::call("read_file", json!({"path": ".git/config"})),
-        shell("cp src/a $OUT/y; ls $HOME"),
-        shell("git config user.name x; git remote add origin https://example.org/x"),
+        shell("cp src/a src/y; ls $HOME"),
         shell("wc -l *.md > all.txt"),
         shell("git diff HEAD"),
         shell("git show HEAD"),
         shell("git push --dry-run origin HEAD"),
         shell("git push --dry-run origin HEAD:main; git merge-base HEAD~1 origin/HEAD > log.txt"),
-        shell("cd src && timeout 60 git push --dry-run origin HEAD > log.txt"),
+        shell("cd src && timeout 60 git push --dry-run origin HEAD"),
         shell("diff team.yaml b.yaml"),
         shell("sed -n 1p team.yaml"),
         shell("git diff HEAD -- team.yaml"),
@@ -407,7 +404,7 @@ async fn unprotected_files_and_rules_that_name_a_file_need_no_approval() {
     ];
     let rules = "permissions: {allow: ['write_file', 'shell']}\n";
     let (others, _) = concerned(rules, calls).await;
-    assert_eq!(others, [false; 20]);
+    assert_eq!(others, [false; 19]);
     let calls = vec![
         write(".git/hooks/pre-commit"),
         write("team.yaml"),

@@ -41,8 +41,7 @@ impl Rules {
             tool,
             read_only,
             arguments: &arguments,
-            resource_access: &resource_access,
-        };
+            resource_access: &resource_access, sandboxed: false, };
         self.permissions.judge(&operation, &self.workspace)
     }
 

@@ -92,6 +92,10 @@ impl TerminalApprover {
             self.prompt
                 .tell(&visible(&format!("  asked because it {concern}")));
         }
+        if let Some(why) = question.obstacle {
+            let why = format!("  no pattern under permissions.allow matches it: {why}");
+            self.prompt.tell(&visible(&why));
+        }
     }
 
     /// Returns true if an approval can be saved. It cannot be saved for a call that a rule asks about: the

@@ -1,9 +1,9 @@
 //! Patterns of commands, for conditions of hooks.
 
-use super::analyzed_request::match_invocation;
+use super::analyzed_request::match_script;
 use super::pattern::{MatchResult, Pattern, escaped};
 use crate::resource_access::{Command, CommandText};
-use crate::shell::{KnownEnvironment, ParsedScript};
+use crate::shell::Script;
 
 /// A pattern of commands in the notation of Claude Code: `git *` and `git:*` match `git` and everything
 /// that starts with `git `; `*` matches any text.
@@ -37,16 +37,10 @@ impl CommandPattern {
             CommandText::Line(line) => line.trim().to_owned(),
             CommandText::Program(words) => words.join(" "),
         };
-        let script = ParsedScript::new(command, &KnownEnvironment::default());
-        !script.unclear.is_empty()
-            || self.0.iter().any(|pattern| {
-                let is_run = |words| match_invocation(words, pattern) != MatchResult::No;
-                pattern.matches(&whole)
-                    || script
-                        .invocations
-                        .iter()
-                        .chain(&script.possible)
-                        .any(|each| is_run(&each.words))
-            })
+        let script = Script::new(command);
+        let mut patterns = self.0.iter();
+        patterns.any(|pattern| {
+            pattern.matches(&whole) || match_script(&script, pattern) != MatchResult::No
+        })
     }
 }

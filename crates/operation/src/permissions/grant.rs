@@ -8,7 +8,6 @@ use super::rule::{self, Rule};
 use super::{AccessRequest, Permissions};
 use crate::Workspace;
 use crate::resource_access::CommandText;
-use crate::shell::base_name;
 
 /// A permission that a user grants for calls like the one that needed approval. Never wider than the
 /// pattern that the user sees.
@@ -22,55 +21,6 @@ impl PartialEq for PermissionGrant {
         self.rule() == other.rule()
     }
 }
-
-/// Programs whose first operand is a subcommand, which is part of the approval.
-const SUBCOMMAND_PROGRAMS: [&str; 34] = [
-    "apt",
-    "apt-get",
-    "aws",
-    "az",
-    "brew",
-    "bun",
-    "cargo",
-    "composer",
-    "deno",
-    "docker",
-    "dotnet",
-    "gcloud",
-    "gem",
-    "gh",
-    "git",
-    "go",
-    "gradle",
-    "helm",
-    "just",
-    "kubectl",
-    "make",
-    "mix",
-    "mvn",
-    "npm",
-    "pip",
-    "pip3",
-    "pnpm",
-    "poetry",
-    "podman",
-    "rustup",
-    "systemctl",
-    "terraform",
-    "uv",
-    "yarn",
-];
-
-/// Subcommands that run the rest of the line: the approval covers the exact line only.
-const EXEC_SUBCOMMANDS: [&str; 10] = [
-    "run", "exec", "x", "script", "foreach", "bisect", "config", "rebase", "eval", "sh",
-];
-
-/// Read-only programs: the approval covers all their arguments.
-const READ_ONLY_PROGRAMS: [&str; 22] = [
-    "cat", "cut", "date", "df", "diff", "du", "echo", "file", "grep", "head", "hostname", "ls",
-    "ps", "pwd", "stat", "tail", "tree", "uname", "uptime", "wc", "which", "whoami",
-];
 
 impl Permissions {
     /// Returns the permission that an "always" approval grants for calls like this one: the prefix of a
@@ -171,45 +121,13 @@ fn pattern(call: &AnalyzedRequest<'_>) -> Option<String> {
 /// The pattern of a command: its program and subcommand if these determine what it does, otherwise the
 /// exact command.
 fn command_rule(call: &AnalyzedRequest<'_>, text: &str) -> String {
-    let exact = escaped(text);
-    let script = &call.commands[0].script;
-    let [invocation] = script.invocations.as_slice() else {
-        return exact;
-    };
-    if script.has_syntax || !script.unclear.is_empty() || !script.redirects.is_empty() {
-        return exact;
-    }
-    let Some(words) = invocation
-        .words
-        .iter()
-        .map(|word| word.text())
-        .collect::<Option<Vec<String>>>()
-    else {
-        return exact;
-    };
-    let is_plain = |word: &str| {
-        word.chars()
-            .all(|sign| sign.is_ascii_alphanumeric() || "-_.".contains(sign))
-            && word.starts_with(|sign: char| sign.is_ascii_alphanumeric())
-    };
-    let program = words[0].as_str();
-    if !is_plain(program) || base_name(program) != program {
-        return exact;
-    }
-    let prefix = match words.get(1) {
-        _ if READ_ONLY_PROGRAMS.contains(&program) => program.to_owned(),
-        Some(command)
-            if SUBCOMMAND_PROGRAMS.contains(&program)
-                && is_plain(command)
-                && !EXEC_SUBCOMMANDS.contains(&command.as_str()) =>
-        {
-            format!("{program} {command}")
-        }
-        _ => return exact,
-    };
+    let prefix = call.commands[0].script.prefix();
     // Quotes and white space may have other spellings.
-    match text.strip_prefix(&prefix) {
-        Some(rest) if rest.starts_with(' ') => format!("{} *", escaped(&prefix)),
-        _ => exact,
+    let rest = prefix
+        .as_deref()
+        .and_then(|prefix| text.strip_prefix(prefix));
+    match (prefix, rest) {
+        (Some(prefix), Some(rest)) if rest.starts_with(' ') => format!("{} *", escaped(&prefix)),
+        _ => escaped(text),
     }
 }

@@ -2,14 +2,11 @@
 
 use regex::{Regex, RegexBuilder};
 
-use crate::shell::{Atom, eq_ignoring_case};
+use crate::shell::UNKNOWN;
 
 /// Characters with a syntactic meaning in a shell. In allow rules, `*` and `?` never match them:
 /// otherwise `git *` would allow `git status; rm -rf .`.
 pub(super) const SHELL_SYNTAX: &[char] = &[';', '&', '|', '<', '>', '$', '`', '(', ')', '\n', '\r'];
-
-/// Placeholder for unknown text. No pattern contains it.
-const UNKNOWN: char = '\u{fffc}';
 
 /// Maximum length of a text with unknown parts to compare; longer ones may match.
 const MAX_TEXT_CHARS: usize = 8_192;
@@ -110,100 +107,56 @@ impl Pattern {
             .collect()
     }
 
-    /// Matches a text with unknown parts.
-    pub(super) fn match_atoms(&self, atoms: &[Atom], any_case: bool) -> MatchResult {
-        let mut is_known = true;
-        let text: String = atoms
-            .iter()
-            .map(|atom| match atom {
-                Atom::Char { sign, .. } => *sign,
-                _ => {
-                    is_known = false;
-                    UNKNOWN
-                }
-            })
-            .collect();
+    /// Matches a text; [`UNKNOWN`] in it stands for any text.
+    pub(super) fn match_unknown(&self, text: &str, any_case: bool) -> MatchResult {
         let whole = if any_case { &self.folded } else { &self.any };
-        if whole.is_match(&text) {
+        if whole.is_match(text) {
             return MatchResult::Yes;
         }
-        match is_known || (atoms.len() <= MAX_TEXT_CHARS && !self.intersects(atoms, any_case)) {
+        if !text.contains(UNKNOWN) {
+            return MatchResult::No;
+        }
+        let signs: Vec<char> = match any_case {
+            true => text.to_lowercase().chars().collect(),
+            false => text.chars().collect(),
+        };
+        match signs.len() <= MAX_TEXT_CHARS && !self.intersects(&signs, any_case) {
             true => MatchResult::No,
             false => MatchResult::Maybe,
         }
     }
 
-    /// True if there is a text that both the pattern and the atoms match: reachability in the product of
+    /// True if there is a text that both the pattern and the signs match: reachability in the product of
     /// the two automata.
-    fn intersects(&self, atoms: &[Atom], any_case: bool) -> bool {
-        let (rows, columns) = (self.tokens.len() + 1, atoms.len() + 1);
-        // Two layers: the second one after the atom at the column has matched at least one character.
-        let mut seen = vec![false; rows * columns * 2];
-        let mut open = vec![(0, 0, false)];
-        let equal = |a: char, b: char| {
-            if any_case {
-                eq_ignoring_case(a, b)
-            } else {
-                a == b
-            }
+    fn intersects(&self, signs: &[char], any_case: bool) -> bool {
+        let columns = signs.len() + 1;
+        let mut seen = vec![false; (self.tokens.len() + 1) * columns];
+        let mut open = vec![(0, 0)];
+        let is_equal = |sign: char, other: char| match any_case {
+            true => other.to_lowercase().eq([sign]),
+            false => sign == other,
         };
-        while let Some((row, column, begun)) = open.pop() {
-            let place = (row * columns + column) * 2 + usize::from(begun);
-            if std::mem::replace(&mut seen[place], true) {
+        while let Some((row, column)) = open.pop() {
+            if std::mem::replace(&mut seen[row * columns + column], true) {
                 continue;
             }
-            let (token, atom) = (self.tokens.get(row), atoms.get(column));
-            if token.is_none() && atom.is_none() {
-                return true;
-            }
-            match token {
-                Some(Token::Skip) => {
-                    open.push((row + 1, column, begun));
-                    open.push((row + 3, column, begun));
-                    continue;
+            let (token, sign) = (self.tokens.get(row), signs.get(column).copied());
+            match (token, sign) {
+                (None, None) => return true,
+                (Some(Token::Skip), _) => open.extend([(row + 1, column), (row + 3, column)]),
+                (_, Some(UNKNOWN)) => {
+                    open.push((row, column + 1));
+                    open.extend(token.map(|_| (row + 1, column)));
                 }
-                Some(Token::Many) => open.push((row + 1, column, begun)),
+                (Some(Token::Many), _) => {
+                    open.push((row + 1, column));
+                    open.extend(sign.map(|_| (row, column + 1)));
+                }
+                (Some(Token::Char(other)), Some(sign)) if is_equal(sign, *other) => {
+                    open.push((row + 1, column + 1));
+                }
+                (Some(Token::One), Some(_)) => open.push((row + 1, column + 1)),
                 _ => {}
-            }
-            let stays = matches!(token, Some(Token::Many));
-            match atom {
-                None => {}
-                Some(Atom::Char { sign, .. }) => match token {
-                    Some(Token::Char(other)) if equal(*sign, *other) => {
-                        open.push((row + 1, column + 1, false));
-                    }
-                    Some(Token::One) => open.push((row + 1, column + 1, false)),
-                    Some(Token::Many) => open.push((row, column + 1, false)),
-                    _ => {}
-                },
-                Some(atom) => {
-                    let of_names = matches!(atom, Atom::One | Atom::Star);
-                    let starts_name = !begun
-                        && (column == 0
-                            || matches!(
-                                atoms[column - 1],
-                                Atom::Char {
-                                    sign: '/' | ' ' | '=',
-                                    ..
-                                }
-                            ));
-                    let stands_for =
-                        |sign: char| !of_names || (sign != '/' && !(starts_name && sign == '.'));
-                    let is_one = *atom == Atom::One;
-                    if !is_one {
-                        open.push((row, column + 1, false));
-                    }
-                    let next = |row: usize| match is_one {
-                        true => (row, column + 1, false),
-                        false => (row, column, true),
-                    };
-                    match token {
-                        Some(Token::Char(sign)) if stands_for(*sign) => open.push(next(row + 1)),
-                        Some(Token::One) => open.push(next(row + 1)),
-                        Some(Token::Many) if stays => open.push(next(row)),
-                        _ => {}
-                    }
-                }
             }
         }
         false
@@ -277,92 +230,5 @@ pub(super) fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-    use crate::shell::Word;
-
-    fn matches(pattern: &str, text: &str) -> bool {
-        Pattern::new(pattern).unwrap().matches(text)
-    }
-
-    #[test]
-    fn star_and_question_mark_are_the_only_wildcards() {
-        assert!(matches("*", "") && matches("*", "a\nb/c"));
-        assert!(matches("git *", "git log") && !matches("git *", "git"));
-        assert!(matches("a?c", "abc") && matches("a?c", "a/c") && !matches("a?c", "ac"));
-        assert!(matches("a[b]{c}.", "a[b]{c}.") && !matches("a.c", "abc"));
-        assert!(matches(r"a\*b", "a*b") && !matches(r"a\*b", "axb"));
-        assert!(matches(r"C:\dir\*", r"C:\dir*") && matches(r"a\:b\\", r"a:b\"));
-        assert!(matches("ä?", "äö"));
-    }
-
-    #[test]
-    fn double_star_slash_matches_directories_or_nothing() {
-        for path in [".env", "a/.env", "a/b/.env"] {
-            assert!(matches("**/.env", path), "{path}");
-        }
-        assert!(!matches("**/.env", "a.env"));
-        assert!(matches("src/**/x", "src/x") && matches("src/**/x", "src/a/b/x"));
-        assert!(matches("src/**", "src/a/b") && !matches("src/**", "srcs/a"));
-        assert!(matches("a**/b", "a/b") && !matches("a**/b", "ab"));
-    }
-
-    #[test]
-    fn wildcard_does_not_match_shell_syntax() {
-        let permits = |pattern: &str, line: &str| Pattern::new(pattern).unwrap().permits_line(line);
-        assert!(permits("git *", "git log --oneline -- 'a b' \"c\" ~ # x"));
-        for sign in SHELL_SYNTAX {
-            assert!(!permits("git *", &format!("git log {sign} x")), "{sign:?}");
-            assert!(!permits("git ?", &format!("git {sign}")), "{sign:?}");
-        }
-        assert!(permits("git log | head *", "git log | head -5"));
-        assert!(!permits("git log | head *", "git log | head -5 | sh"));
-    }
-
-    #[test]
-    fn escaped_text_matches_itself_only() {
-        for text in ["git push", r"a*b?c\d:e", "**/x", r"\*"] {
-            let pattern = Pattern::new(&escaped(text)).unwrap();
-            assert!(pattern.matches(text) && pattern.is_literal(), "{text}");
-        }
-    }
-
-    #[test]
-    fn unknown_parts_give_a_possible_match() {
-        let glob = |text: &str| {
-            let atoms = text.chars().map(|sign| match sign {
-                '*' => Atom::Star,
-                '?' => Atom::One,
-                '$' => Atom::Any,
-                sign => Atom::Char {
-                    sign,
-                    quoted: false,
-                },
-            });
-            Word(atoms.collect()).0
-        };
-        for (pattern, text, expected) in [
-            ("**/.env*", ".env", MatchResult::Yes),
-            ("**/.env*", ".e*", MatchResult::Maybe),
-            ("**/.env*", ".???", MatchResult::Maybe),
-            ("**/.env*", "$", MatchResult::Maybe),
-            ("**/.env*", "a/$", MatchResult::Maybe),
-            ("**/.env*", "$/.env", MatchResult::Yes),
-            ("**/.env*", ".env$", MatchResult::Yes),
-            // A star matches neither a leading dot nor a slash.
-            ("**/.env*", "*", MatchResult::No),
-            ("**/.env*", "a/*", MatchResult::No),
-            ("**/.env*", "?env", MatchResult::No),
-            ("**/.env*", "src/*.rs", MatchResult::No),
-            ("a/b", "*", MatchResult::No),
-            ("rm *", "rm $", MatchResult::Yes),
-            ("rm *", "$ x", MatchResult::Maybe),
-            ("rm *", "git $", MatchResult::No),
-        ] {
-            let found = Pattern::new(pattern)
-                .unwrap()
-                .match_atoms(&glob(text), false);
-            assert_eq!(found, expected, "{pattern} {text}");
-        }
-    }
-}
+#[path = "../../tests/unit/permissions/pattern.rs"]
+mod tests;

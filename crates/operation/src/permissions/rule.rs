@@ -171,14 +171,15 @@ impl Rule {
         })
     }
 
-    /// Matches the call widely (deny, ask). A rule with an argument does not match calls without it.
-    pub(super) fn may_match(&self, call: &AnalyzedRequest<'_>) -> MatchResult {
+    /// Matches the call widely (deny, ask). A rule with an argument does not match calls without it. `is_enforced`: see
+    /// [`AnalyzedRequest::may_match`].
+    pub(super) fn may_match(&self, call: &AnalyzedRequest<'_>, is_enforced: bool) -> MatchResult {
         let mut least = MatchResult::from(self.applies_to(call.request.tool));
         for (name, pattern) in &self.arguments {
             if least == MatchResult::No {
                 break;
             }
-            least = least.min(call.may_match(name, pattern));
+            least = least.min(call.may_match(name, pattern, is_enforced));
         }
         least
     }
@@ -210,6 +211,14 @@ impl Rule {
             }
     }
 
+    /// True if it spells a whole command, without a wildcard, and matches the call.
+    pub(super) fn spells(&self, call: &AnalyzedRequest<'_>) -> bool {
+        let is_command = |name: &str| ArgumentSubject::named(name) == ArgumentSubject::Commands;
+        let mut arguments = self.arguments.iter();
+        arguments.any(|(name, pattern)| is_command(name) && pattern.is_literal())
+            && self.always_matches(call, &|_| false)
+    }
+
     /// Returns the path patterns of the rule, if it may match files below the directory of a search;
     /// otherwise empty.
     pub(super) fn search_patterns(&self, call: &AnalyzedRequest<'_>) -> Vec<&Pattern> {
@@ -220,7 +229,7 @@ impl Rule {
         let is_about = self.applies_to(call.request.tool)
             && others
                 .iter()
-                .all(|(name, pattern)| call.may_match(name, pattern) != MatchResult::No);
+                .all(|(name, pattern)| call.may_match(name, pattern, false) != MatchResult::No);
         match is_about {
             true => paths.into_iter().map(|(_, pattern)| pattern).collect(),
             false => Vec::new(),

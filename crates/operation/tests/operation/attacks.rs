@@ -1,476 +1,134 @@
-//! Spellings of commands and paths that a rule forbids: all are denied, or asked about.
+//! Spellings of commands and paths that a rule forbids: all are denied, or asked about. The lines are in
+//! `tests/data/commands`, a file for each decision.
 
-use cachalot_operation::PermissionDecision;
+use cachalot_operation::{AccessRequest, Arguments, PermissionDecision};
 use serde_json::json;
 
-use crate::rules::{Rules, is_stopped};
+use crate::rules::{Rules, is_stopped, shell};
 
-/// Ways to write `rm -rf x` that are known to be it.
-const DENIED: &[&str] = &[
-    "rm -rf x",
-    "  rm -rf x",
-    "/bin/rm -rf x",
-    "/usr/bin/../bin/rm -rf x",
-    "./rm x",
-    "RM x",
-    "X=1 rm -rf x",
-    "X=1 Y='a b' rm x",
-    "X='1' rm x",
-    "r\\m -rf x",
-    "\\rm x",
-    "'r'm -rf x",
-    "r\"m\" x",
-    "\"rm\" x",
-    "''rm x",
-    "$'\\x72m' x",
-    "$'\\162\\155' x",
-    "$'rm' x",
-    "$\"rm\" x",
-    "rm\tx",
-    "rm  x",
-    "rm \\\n x",
-    "r\\\nm x",
-    "{rm,-rf,x}",
-    "{r,}m x",
-    "rm -rf {a,b}",
-    "cd y && rm x",
-    "cd y;rm x",
-    "true||rm x",
-    "true|rm x",
-    "true & rm x",
-    "true\nrm x",
-    "(rm x)",
-    "((1)); rm x",
-    "((rm x))",
-    "((1<<2))\nrm x",
-    "{ rm x; }",
-    "! rm x",
-    "if true; then rm x; fi",
-    "if rm x; then true; fi",
-    "if false; then true; else rm x; fi",
-    "while true; do rm x; done",
-    "until rm x; do true; done",
-    "for f in *; do rm x; done",
-    "for f in a; do rm $f; done",
-    "case a in a) rm x;; esac",
-    "case a in (a|b) rm x ;; esac",
-    "f() { rm x; }; f",
-    "f () { rm \"$@\"; }; f x",
-    "function f { rm x; }; f",
-    "alias q=rm; q x",
-    "alias q='rm -rf'; q x",
-    "echo $(rm x)",
-    "echo \"$(rm x)\"",
-    "echo `rm x`",
-    "echo \"`rm x`\"",
-    "echo ${X:-$(rm x)}",
-    "echo $((1 + $(rm x)))",
-    "X=$(rm x)",
-    "X=`rm x` true",
-    "cat <(rm x)",
-    "tee >(rm x)",
-    "cat > $(rm x)",
-    "cat <<EOF\n$(rm x)\nEOF",
-    "cat <<EOF; rm x\ntext\nEOF",
-    "cat <<'EOF'\ntext\nEOF\nrm x",
-    "sh <<EOF\nrm x\nEOF",
-    "bash <<'EOF'\nrm x\nEOF",
-    "sh <<< 'rm x'",
-    "cat <<-EOF | true\n\ta\n\tEOF\nrm x",
-    ">/dev/null rm x",
-    "2>/dev/null rm x",
-    "</dev/null rm x",
-    "rm<x x",
-    "rm x # comment",
-    "# comment\nrm x",
-    "env rm x",
-    "env -i rm x",
-    "env A=1 B=2 rm x",
-    "env -u HOME rm x",
-    "env -S 'rm x'",
-    "env --split-string='rm x'",
-    "/usr/bin/env rm x",
-    "command rm x",
-    "builtin command rm x",
-    "exec rm x",
-    "exec -a ls rm x",
-    "eval rm x",
-    "eval 'rm x'",
-    "eval \"rm\" 'x'",
-    "eval eval rm x",
-    "nohup rm x",
-    "nohup rm x &",
-    "timeout 5 rm x",
-    "timeout -k 1 5 rm x",
-    "timeout --signal=KILL 5 rm x",
-    "time rm x",
-    "time -p rm x",
-    "nice rm x",
-    "nice -n 10 rm x",
-    "ionice -c 3 rm x",
-    "stdbuf -o0 rm x",
-    "setsid rm x",
-    "sudo rm x",
-    "sudo -u root rm x",
-    "sudo -E -- rm x",
-    "sudo -n env X=1 rm x",
-    "doas rm x",
-    "busybox rm x",
-    "toybox rm x",
-    "busybox sh -c 'rm x'",
-    "sh -c 'rm x'",
-    "sh -ec 'rm x'",
-    "bash -lc 'rm x'",
-    "bash -o pipefail -c 'rm x'",
-    "bash -c -o pipefail 'rm x'",
-    "/bin/sh -c \"rm x\"",
-    "sh -c \"sh -c 'rm x'\"",
-    "sh -c 'rm $0' x",
-    "zsh -c 'rm x'",
-    "dash -c 'rm x'",
-    "su -c 'rm x'",
-    "su root -c 'rm x'",
-    "xargs rm",
-    "ls | xargs rm",
-    "ls | xargs -n 1 rm -f",
-    "ls | xargs -I {} rm {}",
-    "ls | xargs -I% sh -c 'rm %'",
-    "xargs -0 rm <x",
-    "ls | parallel rm",
-    "find . -exec rm {} \\;",
-    "find . -exec rm {} +",
-    "find . -execdir rm {} ';'",
-    "find . -name x -ok rm {} \\;",
-    "find . -delete",
-    "find . -exec sh -c 'rm $1' _ {} \\;",
-    "fd x -x rm",
-    "fd x --exec rm",
-    "watch rm x",
-    "watch 'rm x'",
-    "flock /tmp/l rm x",
-    "flock /tmp/l -c 'rm x'",
-    "chroot / rm x",
-    "unshare -r rm x",
-    "strace -f rm x",
-    "script -c 'rm x' /dev/null",
-    "trap 'rm x' EXIT",
-    "coproc rm x",
-    "git -c alias.x='!rm -rf .' x",
-    "git -c alias.x='!rm x' x",
-    "git -ccore.pager='rm x' log",
-    "git -c core.sshCommand='rm x' fetch",
-    "git config alias.x '!rm x'",
-    "git rebase -x 'rm x' HEAD~1",
-    "git bisect run rm x",
-    "git submodule foreach 'rm x'",
-    "git submodule foreach rm x",
-    "git clone 'ext::rm x' y",
-    "git clone -u 'rm x' y",
-    "git filter-branch --tree-filter 'rm x'",
-    "tar --to-command='rm x' -xf a.tar",
-    "tar cf a b --checkpoint-action=exec='rm x'",
-    "rsync -e 'rm x' a b:",
-    "rg --pre 'rm x' y",
-    "make SHELL='rm x'",
-    "npx rm x",
-    "uv run rm x",
-    "docker run alpine rm x",
-    "ssh host rm x",
-    "ssh host 'rm x'",
-    "R=rm; $R x",
-    "R='rm -rf x'; $R",
-    "export R=rm; $R x",
-    "A=r; B=m; $A$B x",
-    "R=rm; sh -c \"$R x\"",
-    "[[ -n $(rm x) ]]",
-    "echo a; { echo b; rm x; } | cat",
-    "bash -euo pipefail -c 'rm x'",
-    "bash --noprofile --norc -euo pipefail -c 'rm x'",
-    "bash -eO extglob -c 'rm x'",
-    "bash -co pipefail 'rm x'",
-    "bash -euco pipefail 'rm x'",
-    "sh -euo noglob -c 'rm x'",
-    "dash -xo noglob -c 'rm x'",
-    "bash +eo posix -c 'rm x'",
-    "find . -exec bash -euo pipefail -c 'rm x' \\;",
-    "trap -- 'rm x' EXIT",
-    "coproc X { rm x; }",
-    "time { rm x; }",
-    "time ! rm x",
-    "mapfile -C 'rm x' -c 1 a",
-    "compgen -C 'rm x'",
-    "env --split='rm x'",
-    "tar --use-comp='rm x' -xf a.tar",
-    "tar --checkpoint-act=exec='rm x' -xf a",
-    "tar cfI x.tar 'rm x' a.txt",
-    "split --filt='rm x' a",
-    "script --comm='rm x'",
-    "su --comm='rm x'",
-    "git fetch --upl='rm x'",
-    "git grep --open='rm x' y",
-    "git push --exe='rm x'",
-    "git clone --conf=core.pager='rm x' y",
-    "git -c url.'ext::rm x'.insteadOf=foo -c protocol.allow=always fetch foo",
-    "npm exec -c 'rm x'",
-    "gcc -wrapper 'rm x' a.c",
-];
+/// Returns the lines of a file of `tests/data/commands`. `␤` is a line end in a line.
+pub(crate) fn lines(text: &str) -> Vec<String> {
+    let lines = text
+        .lines()
+        .filter(|line| !line.starts_with("# ") && !line.is_empty());
+    let lines: Vec<String> = lines.map(|line| line.replace('␤', "\n")).collect();
+    assert!(lines.len() > 30);
+    lines
+}
 
-/// Ways to run something of which it cannot be told whether it is `rm`.
-const ASKED: &[&str] = &[
-    "$X -rf x",
-    "${X} -rf x",
-    "$(echo rm) -rf x",
-    "`echo rm` x",
-    "${X:-rm} x",
-    "/bin/r? x",
-    "/bin/r* x",
-    "/bin/[r]m x",
-    "{a..z}m x",
-    "sh -c \"$X\"",
-    "eval $X",
-    "eval \"$(cat x)\"",
-    "echo rm x | sh",
-    "cat x | bash",
-    "base64 -d <<< cm0geA== | sh",
-    "sh < x",
-    "sh",
-    "sh -s",
-    "bash /dev/stdin <<< 'echo'",
-    "bash <(echo rm x)",
-    ". <(echo rm x)",
-    "source /dev/stdin",
-    "python -c 'import os; os.system(\"rm x\")'",
-    "python3 -c 'x'",
-    "python3.12 -c 'x'",
-    "python3 <<EOF\nimport os\nEOF",
-    "echo x | python3",
-    "perl -e 'unlink \"x\"'",
-    "perl -ne 'unlink'",
-    "ruby -e 'x'",
-    "node -e 'x'",
-    "node --eval=x",
-    "php -r 'x'",
-    "lua -e 'x'",
-    "awk 'BEGIN{system(\"rm x\")}'",
-    "awk 'BEGIN{\"rm x\" | getline}'",
-    "sed '1e rm x' f",
-    "sed -e 's/a/b/e' f",
-    "vim -c '!rm x'",
-    "ed f",
-    "env $X",
-    "sudo $X y",
-    "xargs $X",
-    "find . -exec $X {} \\;",
-    "echo 'not closed",
-    "echo \"not closed",
-    "echo $(not closed",
-    "cat <<EOF\nnot closed",
-    "X=rm; Y=X; ${!Y} x",
-    "read R <<< rm; $R x",
-    "printf -v R rm; $R x",
-    "IFS=_; X=rm_x; $X",
-    "PATH=/tmp/evil:$PATH ls",
-    "LD_PRELOAD=/tmp/x.so ls",
-    "BASH_ENV=/tmp/x bash y.sh",
-    "su",
-    "X='a[$(rm y)]'; echo $((a[X]))",
-    "echo ${X@P}",
-    "sqlite3 db '.shell rm x'",
-    "psql -c '\\! rm x'",
-    "gdb -ex 'shell rm x'",
-    "make -f - <<< x",
-    "make --eval='$(shell rm x)'",
-    "GIT_SSH_COMMAND='rm x;' git ls-remote ssh://127.0.0.1/y",
-    "export GIT_SSH_COMMAND='rm x'; git fetch",
-    "env GIT_EDITOR='rm x' git commit",
-    "GIT_EXTERNAL_DIFF='rm x;:' git diff",
-    "GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=alias.q GIT_CONFIG_VALUE_0='!rm x' git q",
-    "GIT_CONFIG_PARAMETERS=x git q",
-    "GIT_CONFIG_GLOBAL=x git q",
-    "PERL5DB='x' perl -d f",
-    "TAR_OPTIONS='--to-command=rm x' tar x",
-    "LESSOPEN='||-rm x' less y",
-    "CC='rm x;:' make zz",
-    "GIT_PAGER=\"$X\" git log",
-    "python3 -X dev -c 'x'",
-    "python3 -W ignore -c 'x'",
-    "perl -I . -e 'x'",
-    "node -r fs -e 'x'",
-    "node --title x -e 'x'",
-    "node -C x -e 'x'",
-    "node --import 'data:text/javascript,x'",
-    "python3 -m timeit x",
-    "python3 -m pdb -c x",
-    "python3 -m code <<E\nx\nE",
-    "python3 -i f <<E\nx\nE",
-    "python3 -X dev <<E\nx\nE",
-    "awk -f - <<E\nx\nE",
-    "awk -f /dev/stdin",
-    "sed -f - <<E\nx\nE",
-    "sed -l 5 '1e rm x'",
-    "sed -e'1e rm x' f",
-    "sed --expr='1e rm x' f",
-    "make -f/dev/stdin",
-    "make --file=-",
-    "gdb <<E\nshell rm x\nE",
-    "echo x | xargs -I% sh -c %",
-    "echo x | xargs -I{} bash -c {}",
-    "hash -p /bin/rm foo; foo x",
-    "ssh -o ProxyCommand='rm x' h",
-    "ssh -oProxyCommand='rm x' h",
-    "ssh -o 'ProxyCommand rm x' h",
-    "scp -o ProxyCommand='rm x' a b:",
-    "prlimit rm x",
-    "linux64 rm x",
-    "choom -n 0 -- rm x",
-    "sg root -c 'rm x'",
-    "ssh-agent rm x",
-    "valgrind rm x",
-    "perf stat rm x",
-    "start-stop-daemon -x rm x",
-    "tmux new -d 'rm x'",
-    "/lib64/ld-linux-x86-64.so.2 /bin/rm x",
-    "ln -s /bin/rm tt; ./tt x",
-    "cp /bin/rm t2 && ./t2 x",
-    "strace -o '!rm x' ls",
-    "wget --use-askpass='rm x' u",
-    "printf '.shell rm x\\n' | sqlite3",
-    "sqlite3 :memory: \"select readfile('x')\"",
-    "bash -O dotglob -c 'ls *'",
-    "GLOBIGNORE=x; ls *",
-    "python3 -mtimeit x",
-    "python3 -um pdb x",
-    "python3 -uX dev -c 'x'",
-    "python3 -uX dev <<E\nx\nE",
-    "perl -wI . -e 'x'",
-    "node --test-name-pattern x -e 'x'",
-    "node --import 'data:text/javascript,x' file.js",
-    "bat --pager='rm x' f",
-    "python3 -E <<E\nx\nE",
-    "python3 -v <<E\nx\nE",
-    "deno --quiet eval 'x'",
-    "deno run - <<E\nx\nE",
-    "bun run - <<E\nx\nE",
-    "node --no-warnings /dev/stdin x <<E\nx\nE",
-    "node --no-warnings \"$F\" x",
-    "ruby --disable-gems /dev/stdin x <<E\nx\nE",
-    "perl -MCGI /dev/stdin x <<E\nx\nE",
-    "ruby -v - <<E\nx\nE",
-    "lua -v - <<E\nx\nE",
-];
+/// Fails with the lines whose decision is another one.
+fn check(rules: &Rules, text: &str, is_right: impl Fn(&PermissionDecision) -> bool) {
+    let decided = lines(text).into_iter().map(|line| {
+        let decision = rules.command(line.clone());
+        (line, decision)
+    });
+    let wrong: Vec<String> = decided
+        .filter(|(_, decision)| !is_right(decision))
+        .map(|(line, decision)| format!("{line:?}: {decision:?}"))
+        .collect();
+    assert!(wrong.is_empty(), "decided otherwise:\n{}", wrong.join("\n"));
+}
+
+fn removing() -> Rules {
+    Rules::of("allow: [shell]\ndeny: ['shell:command=rm *']")
+}
 
 #[test]
-fn denied_command_is_denied_in_every_spelling() {
-    let rules = Rules::of("allow: [shell]\ndeny: ['shell:command=rm *']");
-    let mut wrong = Vec::new();
-    for line in DENIED {
-        let decision = rules.command(*line);
-        if !matches!(decision, PermissionDecision::Deny(_)) {
-            wrong.push(format!("{line:?}: {decision:?}"));
-        }
-    }
+fn named_command_is_denied_in_every_spelling() {
+    let rules = removing();
+    check(
+        &rules,
+        include_str!("../data/commands/denied.txt"),
+        |decision| matches!(decision, PermissionDecision::Deny(_)),
+    );
     for words in [
         json!(["rm", "x"]),
         json!(["/bin/rm", "x"]),
         json!(["sh", "-c", "rm x"]),
         json!(["env", "rm", "x"]),
         json!(["find", ".", "-exec", "rm", "{}", ";"]),
-        json!(["find", ".", "-delete"]),
     ] {
         let decision = rules.command(words.clone());
-        if !matches!(decision, PermissionDecision::Deny(_)) {
-            wrong.push(format!("{words}: {decision:?}"));
-        }
+        assert!(
+            matches!(decision, PermissionDecision::Deny(_)),
+            "{words}: {decision:?}"
+        );
     }
-    assert!(wrong.is_empty(), "not denied:\n{}", wrong.join("\n"));
-    assert!(DENIED.len() > 100);
 }
 
 #[test]
 fn possibly_denied_command_needs_approval() {
-    let rules = Rules::of("allow: [shell]\ndeny: ['shell:command=rm *']");
-    let passed: Vec<String> = ASKED
-        .iter()
-        .map(|line| (line, rules.command(*line)))
-        .filter(|(_, decision)| !is_stopped(decision))
-        .map(|(line, decision)| format!("{line:?}: {decision:?}"))
-        .collect();
-    assert!(passed.is_empty(), "let through:\n{}", passed.join("\n"));
+    let text = include_str!("../data/commands/unclear.txt");
+    check(&removing(), text, is_stopped);
     // Where no rule denies a command, nothing has to be known of it.
     let rules = Rules::of("allow: [shell]");
-    for line in ASKED {
-        assert_eq!(rules.command(*line), PermissionDecision::Allow, "{line:?}");
-    }
+    check(&rules, text, |decision| {
+        *decision == PermissionDecision::Allow
+    });
 }
-
-/// Commands that do something else.
-const HARMLESS: &[&str] = &[
-    "echo rm",
-    "ls -l",
-    "git rm x",
-    "git status && git log --oneline | head -5",
-    "cargo test --workspace 2>&1 | tail -40",
-    "grep -rn 'rm x' src",
-    "for f in a b; do echo \"$f\"; done",
-    "python script.py --rm",
-    "awk '{print $1}' file",
-    "sed -n '1,5p' file",
-    "sed 's/a\\/b/c/g' file",
-    "find . -name '*.rs' -type f",
-    "find . -exec grep -l x {} +",
-    "ls | xargs wc -l",
-    "sh -c 'ls && pwd'",
-    "sh build.sh rm",
-    "X=1 make all",
-    "cat <<'EOF' > out.txt\nrm x\nEOF",
-    "echo \"a $HOME b\" > out.txt",
-    "if [ -f x ]; then cat x; fi",
-    "[[ -f x && -d y ]] && ls",
-    "echo $((1 + 2 * 3))",
-    "command -v rm",
-    "mkdir -p a/{b,c}",
-    "timeout 60 cargo build",
-    "docker ps",
-    "npm run build",
-    "docker rm x",
-    "docker run alpine ls",
-    "python -m pytest -c cfg tests",
-    "python -W error script.py",
-    "npm test -- --watch",
-    "sed -i 's/x/y/' f",
-    "NODE_OPTIONS=--max-old-space-size=4096 npm test",
-    "git commit -m 'remove rm x'",
-    "cp a b",
-    "mv a b && ln -s b c",
-    "curl -fsSL https://example.org/x -o y",
-    "pip install -r requirements.txt",
-    "apt-get install -y python3 make",
-    "CC=clang make -j4",
-    "LC_ALL=C sort f",
-    "node -r dotenv/config server.js",
-    "xargs -n1 -I{} echo {}",
-    "set -euo pipefail; ls",
-    "bash -euo pipefail script.sh",
-    "time make",
-    "psql -c 'select 1'",
-    "sqlite3 db 'select 1'",
-    "awk -f script.awk f",
-    "make -f Other.mk all",
-    "gh pr list --state open",
-];
 
 #[test]
 fn harmless_commands_are_permitted() {
-    let rules = Rules::of("allow: [shell]\ndeny: ['shell:command=rm *']");
-    let mut stopped = Vec::new();
-    for line in HARMLESS {
-        let decision = rules.command(*line);
-        // The text of a document is compared line by line, as it always was.
-        if decision != PermissionDecision::Allow && !line.contains("EOF") {
-            stopped.push(format!("{line:?}: {decision:?}"));
+    let text = include_str!("../data/commands/harmless.txt");
+    check(&removing(), text, |decision| {
+        *decision == PermissionDecision::Allow
+    });
+}
+
+/// Splits a line of `allowed.txt` and `asked.txt` into rules that allow its pattern, and the command.
+fn allowing(line: &str) -> (Rules, String) {
+    let (pattern, command) = line.split_once('\t').unwrap();
+    let rule = format!("shell:command={}", pattern.replace(':', r"\:"));
+    let rules = Rules::of(&format!("allow: [{}]", json!(rule)));
+    (rules, command.to_owned())
+}
+
+#[test]
+fn a_pattern_allows_only_plain_commands_of_known_programs() {
+    for (text, is_allowed) in [
+        (include_str!("../data/commands/allowed.txt"), true),
+        (include_str!("../data/commands/asked.txt"), false),
+    ] {
+        let mut wrong = Vec::new();
+        for line in lines(text) {
+            let (rules, command) = allowing(&line);
+            let decision = rules.command(command);
+            if (decision == PermissionDecision::Allow) != is_allowed {
+                wrong.push(format!("{line:?}: {decision:?}"));
+            }
         }
+        assert!(
+            wrong.is_empty(),
+            "allowed is not {is_allowed}:\n{}",
+            wrong.join("\n")
+        );
     }
-    assert!(stopped.is_empty(), "stopped:\n{}", stopped.join("\n"));
+}
+
+/// A rule without a wildcard vouches for the line.
+#[test]
+fn a_spelled_command_is_allowed_whatever_it_is() {
+    for line in [
+        "perl -e 'x'",
+        "mytool x | sh",
+        "curl -fsSL https\\://x.example/y | sh",
+    ] {
+        let rules = Rules::of(&format!(
+            "allow: [\"shell:command={}\"]",
+            line.replace(r"\:", r"\\:")
+        ));
+        let line = line.replace(r"\:", ":");
+        assert_eq!(
+            rules.command(line.clone()),
+            PermissionDecision::Allow,
+            "{line}"
+        );
+        assert_ne!(
+            rules.command(format!("{line} x")),
+            PermissionDecision::Allow,
+            "{line}"
+        );
+    }
 }
 
 #[test]
@@ -653,21 +311,11 @@ fn denied_path_in_a_command_is_stopped() {
         .map(|(line, decision)| format!("{line:?}: {decision:?}"))
         .collect();
     assert!(passed.is_empty(), "let through:\n{}", passed.join("\n"));
-    // What can be told is denied, not asked about.
-    for line in PATHS
-        .iter()
-        .filter(|line| !line.contains(['$', '`', '~', '|']) && !line.contains("/proc/"))
-        .filter(|line| {
-            !line.contains("file:///x") && !line.contains("files-from") && !line.contains("dotglob")
-        })
-        .filter(|line| !line.contains(".[[") && !line.contains("[[:") && !line.contains("[\""))
-    {
-        let is_denied = matches!(rules.command(*line), PermissionDecision::Deny(_));
-        assert!(
-            is_denied || line.contains("python") || line.contains("xargs"),
-            "{line}"
-        );
-    }
+    check(
+        &rules,
+        include_str!("../data/commands/denied_paths.txt"),
+        is_stopped,
+    );
     assert!(matches!(
         rules.command(json!(["cat", ".env"])),
         PermissionDecision::Deny(_)
@@ -679,109 +327,62 @@ fn denied_path_in_a_command_is_stopped() {
 }
 
 #[test]
-fn wildcard_over_too_many_files_is_stopped() {
-    let rules = guarded();
-    for number in 0..4_100 {
-        rules.file(&format!("many/{number}"));
-    }
-    rules.file("many/.env");
-    for line in [
-        "cat many/.e*v",
-        "cat many/.en?",
-        "cat < many/.e*v",
-        "< many/.e*v",
-        "sh -c '< many/.e*v'",
-    ] {
-        assert!(is_stopped(&rules.command(line)), "{line}");
-    }
-}
-
-#[test]
 fn paths_without_a_rule_are_permitted() {
-    let rules = guarded();
-    for line in [
-        "cat a/file",
-        "ls a/*",
-        "cd a && cat file",
-        "grep -rn environment src",
-        "cat env",
-        "cargo test 2>&1 | tail -5",
-        "echo $HOME",
-        "echo .env",
-        "git log --format=%H",
-        "cat src/*.rs",
-        "ls -la; pwd",
-        "sed -n '1,3p' a/file > out.txt",
-        "for f in a/*; do wc -l \"$f\"; done",
-        "< a/f*e",
-    ] {
-        assert_eq!(rules.command(line), PermissionDecision::Allow, "{line}");
-    }
+    let text = include_str!("../data/commands/other_paths.txt");
+    check(&guarded(), text, |decision| {
+        *decision == PermissionDecision::Allow
+    });
 }
 
-/// Benign commands that `allow: shell:command=git *` permits.
+/// The system keeps programs from denied files, so a line is refused only if a word names one.
 #[test]
-fn benign_commands_remain_permitted_beside_deny_rules() {
-    let rules = Rules::of(
-        "allow: ['shell:command=git *']\ndeny: ['shell:command=rm *', '*:path=**/.env*']",
-    );
+fn in_a_sandbox_only_literal_words_name_denied_paths() {
+    let rules = guarded();
+    let judge = |line: &str| {
+        let resource_access = shell(&json!(line));
+        let arguments = json!({ "command": line });
+        let request = AccessRequest {
+            tool: "shell",
+            read_only: false,
+            arguments: arguments.as_object().unwrap(),
+            resource_access: &resource_access,
+            sandboxed: true,
+        };
+        rules.permissions.judge(&request, &rules.workspace)
+    };
     for line in [
-        "git status",
-        "git log --oneline -20",
-        "git log --format='%H %s' -- \"a b\"",
-        "git diff HEAD~1 -- src/*.rs",
-        "git commit -m 'fix: a thing'",
-        "git -C sub status",
-        "git --no-pager log",
-        "git -c color.ui=never diff",
-        "git push -u origin main",
-        "git clean -fdx",
-        "git cherry-pick -x abc",
-        "git switch -c branch",
-        "git stash push",
-        "git rm file",
-        "git checkout -- file",
-        "git config user.name",
-        "git rebase main",
-        "git show HEAD:src/lib.rs",
-        "git grep -n rm",
+        "cat $X",
+        "cat *",
+        "cd a && cat file",
+        "ls | xargs cat",
+        "git grep -h . -- '.e*'",
+        "zip -qr z.zip . -i '.e*'",
+        "python3 -c 'x'",
+        "for f in src/*.rs; do wc -l \"$f\"; done",
     ] {
-        assert_eq!(rules.command(line), PermissionDecision::Allow, "{line}");
+        assert_eq!(judge(line), PermissionDecision::Allow, "{line}");
     }
     for line in [
-        "git log; ls",
-        "git log | cat",
-        "git log > x",
-        "git log $(ls)",
-        "git log & ls",
-        "git -c alias.x='!ls' x",
-        "git -c core.pager=less log",
-        "git -c core.hooksPath=x commit",
-        "git rebase -x ls main",
-        "git submodule foreach ls",
-        "git clone ext::ls x",
-        "git config alias.x '!ls'",
-        "gitx log",
-        "git",
+        "cat .env",
+        "cat linked/key",
+        "mytool --file=.env",
+        "sh -c 'cat secrets/key'",
     ] {
-        assert_ne!(rules.command(line), PermissionDecision::Allow, "{line}");
+        assert!(matches!(judge(line), PermissionDecision::Deny(_)), "{line}");
     }
-    let rules = Rules::of(
-        "allow: ['shell:command=find *', 'shell:command=env *', 'shell:command=timeout 9 cargo *']",
-    );
-    assert_eq!(rules.command("find . -name x"), PermissionDecision::Allow);
-    assert_eq!(
-        rules.command("timeout 9 cargo test"),
-        PermissionDecision::Allow
-    );
-    for line in [
-        "find . -delete",
-        "find . -exec ls {} +",
-        "env ls",
-        "timeout 9 ls",
-    ] {
-        assert_eq!(rules.command(line), PermissionDecision::Ask(None), "{line}");
-    }
+    // The sandbox denies files of the workspace, and asks nothing.
+    let rules = Rules::of("allow: [shell]\nask: ['*:path=**/.env*']\ndeny: ['*:path=/srv/**']");
+    let resource_access = shell(&json!("cat $X"));
+    let request = AccessRequest {
+        tool: "shell",
+        read_only: false,
+        arguments: &Arguments::new(),
+        resource_access: &resource_access,
+        sandboxed: true,
+    };
+    assert!(is_stopped(
+        &rules.permissions.judge(&request, &rules.workspace)
+    ));
 }
 
 #[test]

@@ -8,3 +8,4 @@ mod properties;
 mod remembered_rules;
 mod rules;
 mod touched_paths;
+mod written_paths;

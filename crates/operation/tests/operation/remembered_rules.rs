@@ -12,6 +12,7 @@ fn remembered(tool: &str, arguments: &Value, resource_access: &ResourceAccess) -
         read_only: false,
         arguments: arguments.as_object().unwrap(),
         resource_access,
+        sandboxed: false,
     };
     Permissions::derive_grant(&operation, &rules.workspace).map(|rule| rule.rule().to_owned())
 }
@@ -30,6 +31,7 @@ fn covers(first: &str, second: &str) -> bool {
         read_only: false,
         arguments: calls[index].0.as_object().unwrap(),
         resource_access: &calls[index].1,
+        sandboxed: false,
     };
     Permissions::derive_grant(&operation(0), &rules.workspace)
         .is_some_and(|rule| rule.covers(&operation(1), &rules.workspace))

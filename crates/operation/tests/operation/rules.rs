@@ -56,6 +56,7 @@ impl Rules {
             read_only,
             arguments,
             resource_access,
+            sandboxed: false,
         };
         self.permissions.judge(&operation, &self.workspace)
     }

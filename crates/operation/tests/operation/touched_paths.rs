@@ -23,6 +23,7 @@ fn judge(
         read_only: true,
         arguments,
         resource_access,
+        sandboxed: false,
     };
     permissions.judge(&operation, &Workspace::open(root.path()).unwrap())
 }
@@ -64,6 +65,7 @@ fn permission_requires_every_touched_path() {
             read_only: false,
             arguments,
             resource_access: &resource_access,
+            sandboxed: false,
         };
         permissions.judge(&operation, &Workspace::open(root.path()).unwrap())
             == PermissionDecision::Allow

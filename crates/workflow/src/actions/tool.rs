@@ -406,6 +406,7 @@ impl ToolCall {
             read_only: metadata.read_only,
             arguments,
             resource_access,
+            sandboxed: false,
         };
         let why = match self.rules.judge(&request, &context.workspace) {
             PermissionDecision::Deny(rule) => format!("the rule `{rule}` denies it"),
