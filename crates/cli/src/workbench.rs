@@ -127,12 +127,6 @@ impl Workbench {
             CommandError::failed(format!("the workspace {}: {error}", workspace.display()))
         })?;
         protected.extend(workspace_directories(place.root()));
-        let known = ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "TMPDIR"];
-        let known = known.into_iter().filter_map(|name| {
-            let value = process_environment.environment.get(name)?;
-            Some((name.to_owned(), value.clone()))
-        });
-        let place = place.with_variables(known.collect());
         // Without a store, sessions end with the process.
         let store = parts.store.clone();
         let shelf = store.unwrap_or_else(|| Arc::new(InProcessStore::new(Arc::clone(&clock))));

@@ -7,6 +7,7 @@ mod number;
 mod schema;
 mod table;
 #[cfg(test)]
+#[path = "../tests/unit/arguments.rs"]
 mod tests;
 mod types;
 mod violations;

@@ -11,7 +11,6 @@ mod path_error;
 mod resolve_links;
 mod resolved_path;
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -42,7 +41,6 @@ pub fn normalize(path: &Path) -> PathBuf {
 #[derive(Debug, Clone)]
 pub struct Workspace {
     root: PathBuf,
-    variables: BTreeMap<String, String>,
 }
 
 impl Workspace {
@@ -53,21 +51,7 @@ impl Workspace {
     pub fn open(root: impl AsRef<Path>) -> io::Result<Self> {
         Ok(Self {
             root: directory(root.as_ref())?,
-            variables: BTreeMap::new(),
         })
-    }
-
-    /// Sets the known environment variables of commands: the values of `~` and `$HOME` in them.
-    #[must_use]
-    pub fn with_variables(mut self, variables: BTreeMap<String, String>) -> Self {
-        self.variables = variables;
-        self
-    }
-
-    /// The known environment variables of commands.
-    #[must_use]
-    pub fn variables(&self) -> &BTreeMap<String, String> {
-        &self.variables
     }
 
     /// The directory, without symbolic links in its path.

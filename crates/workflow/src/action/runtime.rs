@@ -191,7 +191,7 @@ impl Runtime {
             Failure::new("tool_error", format!("the directory {directory}: {error}"))
         })?;
         Ok(kept.get_or_init(|| ToolWorkspace {
-            workspace: Arc::new(workspace.with_variables(self.environment.clone())),
+            workspace: Arc::new(workspace),
             environment: Arc::new(self.environment.clone()),
         }))
     }

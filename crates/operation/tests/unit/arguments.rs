@@ -1,3 +1,5 @@
+//! Unit tests of `src/arguments.rs`.
+
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use serde_json::{Value, json};
