@@ -41,7 +41,9 @@ impl Rules {
             tool,
             read_only,
             arguments: &arguments,
-            resource_access: &resource_access, sandboxed: false, };
+            resource_access: &resource_access,
+            sandboxed: false,
+        };
         self.permissions.judge(&operation, &self.workspace)
     }
 

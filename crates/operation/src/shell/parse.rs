@@ -4,6 +4,8 @@
 //! parser finds the commands in every reading of the common shells, and names the first thing that is not plain. It
 //! executes nothing, and its work is bounded by the length of the line and the depth of nesting.
 
+use std::collections::BTreeMap;
+
 use super::UNKNOWN;
 
 /// Maximum length of a command line, in bytes.
@@ -16,6 +18,25 @@ const MAX_DEPTH: usize = 12;
 pub(super) const RESERVED: [&str; 19] = [
     "!", "if", "then", "elif", "else", "do", "while", "until", "{", "}", "fi", "done", "esac",
     "for", "select", "case", "function", "coproc", "[[",
+];
+
+/// Commands that can change variables that they do not name: those that name them are found by their words.
+const ASSIGNING: [&str; 15] = [
+    "eval",
+    "source",
+    ".",
+    "builtin",
+    "command",
+    "declare",
+    "typeset",
+    "local",
+    "export",
+    "readonly",
+    "getopts",
+    "let",
+    "mapfile",
+    "readarray",
+    "trap",
 ];
 
 /// A simple command. Quotes are resolved; parts of words that the shell replaces are [`UNKNOWN`].
@@ -60,6 +81,10 @@ pub(super) fn parse(line: &str) -> ParsedLine {
         pending: Vec::new(),
         reads_input: false,
         is_compound: false,
+        values: BTreeMap::new(),
+        assignments: 0,
+        is_assigning: true,
+        may_split: false,
         is_ambiguous: false,
         found: ParsedLine::default(),
     };
@@ -101,6 +126,14 @@ struct Parser {
     reads_input: bool,
     /// True if commands are parts of others, which may pass their standard input on.
     is_compound: bool,
+    /// The values that the line assigns before its first command.
+    values: BTreeMap<String, String>,
+    /// The number of words of the current command that are assignments.
+    assignments: usize,
+    /// True while the line has only assigned values.
+    is_assigning: bool,
+    /// True if the line may set the signs at which unquoted values are split (`IFS`).
+    may_split: bool,
     /// True after `&>`, which ends the command in some shells and not in others.
     is_ambiguous: bool,
     found: ParsedLine,
@@ -228,7 +261,44 @@ impl Parser {
             self.is_compound = true;
             self.not_plain("a compound command");
         }
+        self.learn(&command);
         self.found.commands.push(command);
+    }
+
+    /// Records the values that a command assigns, if it is certain that they hold for the rest of the line: commands
+    /// before were assignments, too.
+    fn learn(&mut self, command: &SimpleCommand) {
+        let count = std::mem::take(&mut self.assignments);
+        let is_certain = self.is_assigning
+            && self.depth == 1
+            && !self.is_compound
+            && count == command.words.len()
+            && command.redirects.is_empty()
+            && matches!(self.peek(), Some(';' | '\n'));
+        self.is_assigning = is_certain;
+        for word in &command.words {
+            let (name, value) = word.split_once('=').unwrap_or((word, ""));
+            self.values.remove(name.trim_end_matches('+'));
+            if is_certain && !name.ends_with('+') && !value.contains(UNKNOWN) {
+                self.values.insert(name.to_owned(), value.to_owned());
+            }
+        }
+        let mut words = command.words.iter();
+        self.may_split |= words.any(|word| word.contains("IFS") || word.contains(UNKNOWN));
+        let first = command.words.first().map(String::as_str);
+        if self.is_compound || first.is_some_and(|first| ASSIGNING.contains(&first)) {
+            self.values.clear();
+        }
+    }
+
+    /// Returns the value of a variable as a part of a word; `UNKNOWN` if it is not known, or may be several words.
+    fn value(&self, name: &str, is_quoted: bool) -> String {
+        let is_plain = |sign: char| sign.is_alphanumeric() || "_-./+@%:,".contains(sign);
+        let value = self.values.get(name).filter(|_| !self.is_compound);
+        let is_one_word =
+            |value: &&String| !self.may_split && !value.is_empty() && value.chars().all(is_plain);
+        let value = value.filter(|value| is_quoted || is_one_word(value));
+        value.cloned().unwrap_or_else(|| UNKNOWN.to_string())
     }
 
     /// Parses a word of a command. The number of a file descriptor before a redirection is left out.
@@ -243,6 +313,11 @@ impl Parser {
         if is_ambiguous {
             self.unclear("arguments after `&>`, which shells read differently");
         }
+        // The name must not be quoted.
+        let name = self.written(start).iter().take_while(|sign| **sign != '=');
+        let is_name = |sign: &char| sign.is_ascii_alphanumeric() || matches!(sign, '_' | '+');
+        let is_assignment = self.written(start).contains(&'=') && name.clone().all(is_name);
+        self.assignments += usize::from(is_assignment);
         self.current.words.push(word);
     }
 
@@ -513,8 +588,8 @@ impl Parser {
                 {
                     self.unclear("an expansion of a variable");
                 }
+                text.push_str(&self.value(&inner, is_quoted));
                 self.found.expanded.push(inner);
-                text.push(UNKNOWN);
             }
             Some('[') => {
                 self.unclear("an arithmetic expression");
@@ -536,11 +611,12 @@ impl Parser {
             Some('"') if !is_quoted => self.double_quotes(text),
             Some(sign) if is_name(sign) || "@*#?-!$".contains(sign) => {
                 self.not_plain("a variable");
-                self.at += match is_name(sign) && !sign.is_ascii_digit() {
+                let length = match is_name(sign) && !sign.is_ascii_digit() {
                     true => self.distance(|sign| !is_name(sign)),
                     false => 1,
                 };
-                text.push(UNKNOWN);
+                let name = self.take(length);
+                text.push_str(&self.value(&name, is_quoted));
             }
             _ => text.push('$'),
         }

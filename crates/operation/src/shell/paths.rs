@@ -33,6 +33,9 @@ const OPAQUE_OPTIONS: [&str; 17] = [
 /// Targets of redirections that are no files.
 const DEVICES: [&str; 4] = ["/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"];
 
+/// Suffixes of files that are written without them when they are unpacked.
+const PACKED: [&str; 5] = [".gz", ".bz2", ".xz", ".zst", ".Z"];
+
 /// Paths of a command.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CommandPaths {
@@ -223,7 +226,20 @@ impl WrittenPaths {
                 if self.is_moved || rest.iter().any(|word| is_opaque(word)) {
                     self.add_unclear("it changes the working directory and writes files; pass `working_directory` instead");
                 }
-                self.add_parts(rest, directory, false);
+                let is_revision = |word: &&String| analyzed.is_git && *word == "HEAD";
+                let revision = words.get(analyzed.name_words).filter(is_revision);
+                for word in rest {
+                    // The first operand of `git checkout` is a revision.
+                    self.add_parts(
+                        std::slice::from_ref(word),
+                        directory,
+                        Some(word) == revision,
+                    );
+                    let suffix = PACKED.iter().find_map(|suffix| word.strip_suffix(suffix));
+                    if let Some(word) = suffix {
+                        self.add(word, directory.join(word), false);
+                    }
+                }
                 if analyzed.places {
                     self.add_placed(rest, directory);
                 }
@@ -261,7 +277,9 @@ impl WrittenPaths {
         if into.len() > 1 {
             self.add_unclear("it puts a directory into another one");
         }
-        for into in into {
+        // Without a directory, `ln` puts a link where it runs.
+        let here = ".".to_owned();
+        for into in into.into_iter().chain([&here]) {
             for name in files.iter().filter_map(|file| Path::new(file).file_name()) {
                 let path = directory.join(into).join(name);
                 self.add(&name.to_string_lossy(), path, false);
@@ -298,6 +316,7 @@ fn parts(word: &str, found: &mut Vec<String>) {
     add(word);
     if let Some((_, place)) = word.split_once("://") {
         add(place);
+        add(place.rsplit('/').next().unwrap_or_default());
     }
     if word.starts_with('-') && !word.starts_with("--") {
         // The value of an option that may be combined with others: `-so.git/x`.

@@ -8,8 +8,11 @@ use super::UNKNOWN;
 
 const TABLE: &str = include_str!("../../data/programs.txt");
 
-/// The rows by the names of programs, each with the subcommands to which it belongs.
-static PROGRAMS: LazyLock<HashMap<String, Vec<(Vec<&str>, Program)>>> = LazyLock::new(|| {
+/// A row, with the words of the subcommand that it is about; none for the program itself.
+type Row = (Vec<&'static str>, Program);
+
+/// The rows by the names of programs.
+static PROGRAMS: LazyLock<HashMap<String, Vec<Row>>> = LazyLock::new(|| {
     let mut programs: HashMap<_, Vec<_>> = HashMap::new();
     for program in read(TABLE) {
         for name in program.names.split(", ") {
@@ -238,8 +241,7 @@ impl Program {
         if word.starts_with("--") || word.contains(UNKNOWN) {
             return None;
         }
-        let mut letters = word.char_indices().skip(1).peekable();
-        while let Some((at, letter)) = letters.next() {
+        for (at, letter) in word.char_indices().skip(1) {
             let option = format!("-{letter}");
             if has(self.valued, &option) {
                 let is_joined = at + letter.len_utf8() < word.len();

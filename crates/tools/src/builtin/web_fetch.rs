@@ -392,7 +392,9 @@ impl Redirects {
             // The URL can carry data out.
             read_only: false,
             arguments: &arguments,
-            resource_access: &resource_access(url, self.requested.hosts_listed), sandboxed: false, };
+            resource_access: &resource_access(url, self.requested.hosts_listed),
+            sandboxed: false,
+        };
         self.rules.judge(&operation, &self.workspace)
     }
 }

@@ -57,7 +57,8 @@ fn unknown_parts_give_a_possible_match() {
         ("**/.env*", "a/$", MatchResult::Maybe),
         ("**/.env*", "$/.env", MatchResult::Yes),
         ("**/.env*", ".env$", MatchResult::Yes),
-        ("**/.env*", ".f$", MatchResult::No),
+        // The unknown part may be `/.env`.
+        ("**/.env*", ".f$", MatchResult::Maybe),
         ("**/.ENV*", ".e$v", MatchResult::Maybe),
         ("**/.env", "src$.rs", MatchResult::No),
         ("a/b", "$/c", MatchResult::No),

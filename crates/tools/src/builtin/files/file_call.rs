@@ -103,7 +103,9 @@ impl<C: FileCall> TypedTool for FileTool<C> {
                     tool: &self.metadata.name,
                     read_only: true,
                     arguments: &arguments.original,
-                    resource_access: &arguments.typed.resource_access(), sandboxed: false, };
+                    resource_access: &arguments.typed.resource_access(),
+                    sandboxed: false,
+                };
                 context.rules.search_filter(&request, &context.workspace)
             }
             false => SearchFilter::default(),
