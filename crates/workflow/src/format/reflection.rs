@@ -16,7 +16,11 @@ use crate::template::{Prepared, TemplateUse};
 
 /// Python code that defines the names available beside `state`. It is one extra line before the block, so
 /// the first line number of the block is reduced by one.
-const PYTHON_PRELUDE: &str = "import re; output = state.get('output'); reflection_output = state.get('reflection_output'); reflection_errors = state.get('reflection_errors', []); reflection_iteration = state.get('reflection_iteration', 0); result = None\n";
+const PYTHON_PRELUDE: &str = "output = state.get('output'); reflection_output = state.get('reflection_output'); reflection_errors = state.get('reflection_errors', []); reflection_iteration = state.get('reflection_iteration', 0); result = None\n";
+
+/// Python code before it, for a block that uses the module without importing it. The embedded Python does
+/// not have it.
+const IMPORT_RE: &str = "import re; ";
 
 /// Python code that returns `result`, or else `output` if the block changed it.
 const PYTHON_EPILOGUE: &str = "\nreturn result if result is not None else (output if output != state.get('output') else None)\n";
@@ -164,7 +168,10 @@ impl NodeReader<'_> {
                 first_line,
             },
             Language::Python | Language::Python3 => Script {
-                source: format!("{PYTHON_PRELUDE}{source}{PYTHON_EPILOGUE}"),
+                source: format!(
+                    "{}{PYTHON_PRELUDE}{source}{PYTHON_EPILOGUE}",
+                    if uses_re(source) { IMPORT_RE } else { "" }
+                ),
                 first_line: first_line.saturating_sub(1),
             },
         };
@@ -278,4 +285,12 @@ fn filtered(node: &tree::Node, is_kept: impl Fn(&str) -> bool) -> tree::Node {
                 .collect(),
         ),
     }
+}
+
+/// True if the text has a part of the module `re`.
+fn uses_re(source: &str) -> bool {
+    source.match_indices("re.").any(|(at, _)| {
+        let before = source[..at].chars().next_back();
+        !before.is_some_and(|it| it.is_alphanumeric() || it == '_' || it == '.')
+    })
 }
