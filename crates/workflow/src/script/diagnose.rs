@@ -102,6 +102,8 @@ fn limitation(kind: ExcType, message: &str, is_in_place: bool) -> Option<String>
         {
             Some("the method `index` as a value".to_owned())
         }
+        // A `TypeError` before Python 3.12.
+        ExcType::KeyError if message.starts_with("slice(") => Some("a slice of a dict".to_owned()),
         ExcType::OverflowError if message.contains("too large to convert to C") => this_use(),
         ExcType::JsonDecodeError if message.contains("hex escape") => {
             Some("half a surrogate pair in JSON".to_owned())

@@ -200,6 +200,7 @@ const WHEN_RUN: &[(&str, u32, &str)] = &[
         "a format of a value of type `NoneType`",
     ),
     ("x = [1]\nx += (2,)", 2, "can only concatenate list"),
+    ("x = {}\ny = x[1:]", 2, "a slice of a dict"),
     ("x = 1\ny = [1].index", 2, "the method `index` as a value"),
     ("x = 9223372036854775808\ny = round(x)", 2, "__round__"),
     (
