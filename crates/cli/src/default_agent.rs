@@ -1,6 +1,6 @@
 //! The built-in agent: the agent of `cachalot chat` without a file.
 
-use std::io::Read as _;
+use std::io::{ErrorKind, Read as _};
 use std::path::Path;
 
 use cachalot_agent::Team;
@@ -94,7 +94,7 @@ fn instructions(workspace: &Path) -> Option<String> {
                         text.trim_end()
                     ))
                 }
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+                Err(error) if error.kind() == ErrorKind::NotFound => None,
                 Err(error) => {
                     render::err(&format!("warning: {} is left out: {error}", path.display()));
                     None
@@ -112,6 +112,10 @@ fn read(path: &Path, root: &Path) -> std::io::Result<Option<String>> {
         return Err(std::io::Error::other(
             "it is a link that leads out of the project",
         ));
+    }
+    // While a program runs in a sandbox, an empty directory stands where there is no file.
+    if std::fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_none()) {
+        return Err(ErrorKind::NotFound.into());
     }
     let mut bytes = Vec::new();
     open_regular(&path)?

@@ -65,6 +65,7 @@ pub(crate) async fn run(arguments: &Run, process_environment: &ProcessEnvironmen
     } else {
         run_to_the_end(arguments, &prepared, &progress).await
     };
+    prepared.python.close().await;
     prepared.bench.close().await;
     ended
 }
@@ -391,6 +392,13 @@ struct UsedPython {
 }
 
 impl UsedPython {
+    /// Ends the workers.
+    async fn close(&self) {
+        for pool in &self.pools {
+            pool.close().await;
+        }
+    }
+
     /// Returns the version of the user's own Python, if it ran a block.
     fn json(&self) -> Option<Value> {
         let version = self.pools.iter().find_map(|pool| pool.version())?;

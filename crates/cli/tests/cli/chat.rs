@@ -248,7 +248,14 @@ fn yes_does_not_allow_writes_of_protected_files() {
         (&allowing, "run echo x >> ./hooks.yaml"),
     ] {
         home.write("agent.yaml", file);
-        let arguments = ["agent.yaml", "--yes", "--hooks", "hooks.yaml"];
+        // In a sandbox, the system would not let it.
+        let arguments = [
+            "agent.yaml",
+            "--yes",
+            "--sandbox=off",
+            "--hooks",
+            "hooks.yaml",
+        ];
         let refused = home.ask(&provider, &arguments, command).ok();
         for expected in ["refused", "`--yes` does not allow that", "names the file"] {
             assert!(refused.stderr.contains(expected), "{expected}: {refused}");
@@ -264,7 +271,13 @@ fn yes_does_not_allow_writes_of_protected_files() {
     );
     home.write("MORE.txt", "Be kind.");
     home.write("agent.yaml", SHELL);
-    let arguments = ["agent.yaml", "--yes", "--hooks", "prompts.yaml"];
+    let arguments = [
+        "agent.yaml",
+        "--yes",
+        "--sandbox=off",
+        "--hooks",
+        "prompts.yaml",
+    ];
     let command = "run echo x >> MORE.txt";
     let refused = home.ask(&provider, &arguments, command).ok();
     assert!(
@@ -275,6 +288,7 @@ fn yes_does_not_allow_writes_of_protected_files() {
         "instruction: ",
         "add_prompt_files: [RULES.txt]\n    instruction_file: role.md # ",
     );
+    let outside = ["agent.yaml", "--yes", "--sandbox=off"];
     home.write("role.md", "You help.");
     home.write("RULES.txt", "Be brief.");
     for command in [
@@ -286,7 +300,7 @@ fn yes_does_not_allow_writes_of_protected_files() {
         "run echo x >> RULES.txt",
     ] {
         home.write("agent.yaml", &instructed);
-        let refused = home.ask(&provider, &["agent.yaml", "--yes"], command).ok();
+        let refused = home.ask(&provider, &outside, command).ok();
         assert!(
             refused.stderr.contains("`--yes` does not allow that"),
             "{command}: {refused}"
@@ -298,9 +312,7 @@ fn yes_does_not_allow_writes_of_protected_files() {
             command.env_remove("HOME").env(variable, home.join("me"));
         };
         let command = b"run echo x >> me/RULES.txt";
-        let refused = home
-            .ask_with(&provider, &["agent.yaml", "--yes"], command, in_home)
-            .ok();
+        let refused = home.ask_with(&provider, &outside, command, in_home).ok();
         assert!(
             refused.stderr.contains("`--yes` does not allow that"),
             "{variable}: {refused}"

@@ -422,7 +422,8 @@ fn ctrl_c_ends_a_turn_and_prints_how_to_continue() {
     home.write("agent.yaml", SHELL);
     for signal in [Signal::INT, Signal::TERM] {
         let _ = std::fs::remove_file(home.join("pid"));
-        let mut command = home.command(&["chat", "agent.yaml", "--yes"]);
+        // Outside of a sandbox, processes have the IDs that they see.
+        let mut command = home.command(&["chat", "agent.yaml", "--yes", "--sandbox=off"]);
         provider.known_to(&mut command);
         let mut child = command
             .stdin(Stdio::piped())

@@ -118,6 +118,20 @@ fn link_out_of_the_project_is_no_instruction() {
 }
 
 #[test]
+fn empty_directory_in_the_place_of_instructions_is_ignored() {
+    let (home, provider) = (Home::new(), Provider::built_in());
+    std::fs::create_dir_all(home.join("project/AGENTS.md")).unwrap();
+    home.write("project/CLAUDE.md", "Answer in metric units.");
+    let asked = ["-p", "hello", "--workspace", "project"];
+    let ran = home.chat(&provider, &asked).ok();
+    assert!(!ran.stderr.contains("left out"), "{ran}");
+    assert!(system_text(&provider).contains("Answer in metric units."));
+    home.write("project/AGENTS.md/notes", "x");
+    let ran = home.chat(&provider, &asked).ok();
+    assert!(ran.stderr.contains("AGENTS.md is left out"), "{ran}");
+}
+
+#[test]
 fn urls_in_texts_of_a_file_are_not_typed_by_the_user() {
     let (home, provider) = (Home::new(), Provider::scripted(FETCHING_MODEL));
     home.write(

@@ -158,7 +158,9 @@ fn refused_block_of_a_loop_names_its_line() {
         "agent.yaml",
         "name: line\nnodes:\n  - name: make\n    uses: reflection.loop\n    with:\n      generator:\n        run: |\n          x = 1\n          open('x')\n      evaluator: {type: schema, schema: {}}\n",
     );
-    let ran = home.run(&["run", "agent.yaml"]).fails(2);
+    let ran = home
+        .run(&["run", "agent.yaml", "--python", "embedded"])
+        .fails(2);
     assert!(ran.stderr.contains("agent.yaml:9"), "{ran}");
 }
 

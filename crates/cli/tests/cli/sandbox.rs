@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::provider::Provider;
+use crate::provider::{Provider, SCRIPTED_MODEL, SHELL};
 use crate::support::{CommandOutput, Home};
 
 const AGENT: &str = r#"
@@ -176,4 +176,174 @@ fn the_doctor_tries_a_sandbox() {
     ] {
         assert!(state.contains(tried), "{state}");
     }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn ctrl_c_ends_a_command_in_the_sandbox() {
+    use rustix::process::{Pid, Signal, kill_process};
+    use std::process::Stdio;
+    use std::time::{Duration, Instant};
+    if !has_namespaces() {
+        return;
+    }
+    let home = Home::new();
+    // Its ID there is another one: it is known by its argument.
+    let seconds = format!("1000.{}", std::process::id());
+    let line = format!("touch started; exec sleep {seconds}");
+    let provider = Provider::scripted(&format!(
+        "rules:\n  - user: 'Go'\n    tools: [shell]\n    steps:\n      - tool_calls: [{{name: shell, arguments: {{command: '{line}'}}}}]\n"
+    ));
+    home.write("agent.yaml", AGENT);
+    let mut command = home.command(&["chat", "agent.yaml", "--yes", "-p", "Go."]);
+    provider.known_to(&mut command);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let wait_until = |holds: &mut dyn FnMut() -> bool| {
+        while !holds() {
+            assert!(Instant::now() < deadline);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    let is_running = || {
+        let entries = std::fs::read_dir("/proc").unwrap().flatten();
+        let mut arguments =
+            entries.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+        let wanted = format!("sleep\0{seconds}\0");
+        arguments.any(|arguments| arguments == wanted.as_bytes())
+    };
+    wait_until(&mut || {
+        assert!(child.try_wait().unwrap().is_none());
+        home.join("started").exists() && is_running()
+    });
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let ran: CommandOutput = child.wait_with_output().unwrap().into();
+    ran.fails(130);
+    wait_until(&mut || !is_running());
+    assert!(!home.join("CLAUDE.md").exists());
+}
+
+#[test]
+fn auto_runs_commands_without_a_question_unless_something_asks() {
+    if !has_namespaces() {
+        return;
+    }
+    let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
+    home.write("agent.yaml", SHELL);
+    let ask = |file: &str, question: &str| home.ask(&provider, &[file, "--sandbox=auto"], question);
+    // Through a pipe, no user can be asked.
+    let ran = home.ask(&provider, &["agent.yaml", "--sandbox"], "run touch made");
+    assert!(ran.ok().stdout.contains("no user is present to approve it"));
+    let outside = format!("of-the-sandbox-{}", std::process::id());
+    ask("agent.yaml", &format!("run touch made; touch ../{outside}")).ok();
+    assert!(home.join("made").exists());
+    assert!(!home.path().parent().unwrap().join(outside).exists());
+    home.write(
+        "asking.yaml",
+        format!("{SHELL}permissions: {{ask: ['shell:command=touch *']}}\n"),
+    );
+    let ran = ask("asking.yaml", "run touch other").ok();
+    assert!(
+        ran.stdout.contains("no user is present to approve it"),
+        "{ran}"
+    );
+    assert!(!home.join("other").exists());
+    // Git would leave a protected file behind that it tracks.
+    let git = |arguments: &[&str]| {
+        let mut git = Command::new("git");
+        git.args(["-c", "user.name=a", "-c", "user.email=a@example.org"]);
+        assert!(
+            git.args(arguments)
+                .current_dir(home.path())
+                .status()
+                .unwrap()
+                .success()
+        );
+    };
+    git(&["init", "-q"]);
+    let reset = "run git reset -q && touch reset";
+    ask("agent.yaml", reset).ok();
+    assert!(home.join("reset").exists());
+    std::fs::remove_file(home.join("reset")).unwrap();
+    home.write("AGENTS.md", "Be kind.");
+    git(&["add", "AGENTS.md"]);
+    let ran = ask("agent.yaml", reset).ok();
+    assert!(
+        ran.stdout.contains("no user is present to approve it"),
+        "{ran}"
+    );
+    assert!(!home.join("reset").exists());
+}
+
+#[test]
+fn yes_runs_no_command_outside_without_the_flag_or_a_rule() {
+    if !has_namespaces() {
+        return;
+    }
+    let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
+    let allowing = format!("{SHELL}permissions: {{allow: ['shell:command=touch made']}}\n");
+    for (file, flag, runs) in [
+        (SHELL, None, false),
+        (SHELL, Some("--sandbox=off"), true),
+        (&*allowing, None, true),
+    ] {
+        home.write("agent.yaml", file);
+        let chat = home.command(&[]);
+        let program = chat.get_program().to_str().unwrap();
+        let write = home.path().canonicalize().unwrap();
+        // In a sandbox, no sandbox can be made.
+        let limits = [
+            "sandbox-helper",
+            "--network",
+            "--visible",
+            program,
+            "--write",
+            write.to_str().unwrap(),
+            "--",
+            program,
+        ];
+        let chat = ["chat", "agent.yaml", "--yes"];
+        let mut command = home.command(&[&limits[..], &chat, flag.as_slice()].concat());
+        provider.known_to(&mut command);
+        let ran = home.answer(command, b"run touch made", |_| {}).ok();
+        assert_eq!(home.join("made").exists(), runs, "{flag:?}: {ran}");
+        if !runs {
+            assert!(ran.stdout.contains("`--sandbox=off` permits them"), "{ran}");
+        }
+        let _ = std::fs::remove_file(home.join("made"));
+    }
+}
+
+#[test]
+fn programs_of_a_run_are_in_the_sandbox_and_so_is_the_key_of_their_results() {
+    if !has_namespaces() {
+        return;
+    }
+    let home = Home::new();
+    home.write(
+        "agent.yaml",
+        "name: x\nnodes:\n  - name: a\n    uses: cache.wrap\n    with:\n      action: shell.run\n      args: {command: [sh, -c, 'echo x >> count; touch ../of-the-sandbox-test && rm ../of-the-sandbox-test && echo outside || echo inside']}\n",
+    );
+    let run = |flags: &[&str]| {
+        let ran = home.run(&[&["run", "agent.yaml"], flags].concat()).ok();
+        ran.stdout.contains("outside")
+    };
+    let count = || {
+        std::fs::read_to_string(home.join("count"))
+            .unwrap()
+            .lines()
+            .count()
+    };
+    assert!(run(&[]));
+    assert!(!run(&["--sandbox"]));
+    assert_eq!(count(), 2);
+    assert!(!run(&["--sandbox"]));
+    assert!(run(&[]));
+    assert_eq!(count(), 2, "hits");
+    assert!(!run(&["--sandbox", "--sandbox-network"]));
+    assert_eq!(count(), 3, "another policy");
 }

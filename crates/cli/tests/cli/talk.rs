@@ -308,7 +308,9 @@ fn typed_ahead_input_becomes_the_next_message() {
 #[test]
 fn ctrl_c_interrupts_the_turn_and_keeps_the_session() {
     let (home, provider) = with_scripted_model();
-    let mut terminal = chat(&home, &provider, &["agent.yaml", "--yes"]);
+    // Outside of a sandbox, processes have the IDs that they see.
+    let arguments = ["agent.yaml", "--yes", "--sandbox=off"];
+    let mut terminal = chat(&home, &provider, &arguments);
     terminal.prompt().say("slowly").see("one").press(CTRL_C);
     terminal
         .see("interrupted; the session is kept")

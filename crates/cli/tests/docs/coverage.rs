@@ -397,6 +397,8 @@ fn every_command_and_flag_is_documented() {
             .filter(|line| line.trim_start().starts_with('-'));
         let flags: BTreeSet<&str> = options
             .flat_map(|line| line.split_whitespace().take(2))
+            // The value of `--sandbox[=<MODE>]` may be left out.
+            .filter_map(|word| word.split('[').next())
             .filter(|word| word.starts_with("--") && *word != "--help")
             .collect();
         for flag in &flags {

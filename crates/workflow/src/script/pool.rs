@@ -68,18 +68,8 @@ impl WorkerPool {
     /// assigned, except those that begin with `_` and those of functions, classes and modules. A result must
     /// be JSON: tuples become lists and int keys text, anything else fails with the name of its type.
     ///
-    /// The interpreter implements a part of Python. Features that it lacks or computes differently are
-    /// rewritten into calls of helpers before the block runs, or fail with `script_unsupported`, which names
-    /// the construct, its line and a workaround, even where the block catches all exceptions.
-    ///
-    /// Known differences from Python:
-    /// - the order of sets
-    /// - the wording of exception messages
-    /// - the printed form of the flags of `re` (numbers)
-    /// - a dict with the equal keys `1` and `True` (keeps the latter as key)
-    /// - `sys.version`
-    /// - the time zone (UTC)
-    /// - the line of an error that passes an `except` that does not catch it (the line of the `except`)
+    /// The interpreter runs a part of Python. Everything else fails with `script_unsupported`, which names the construct,
+    /// its line and a workaround.
     #[must_use]
     pub fn python(options: &WorkerOptions) -> Self {
         Self::embedded(options, Interpreter::Python)
@@ -136,6 +126,13 @@ impl WorkerPool {
     #[must_use]
     pub fn version(&self) -> Option<&str> {
         self.version.get().map(String::as_str)
+    }
+
+    /// Ends all idle workers.
+    pub async fn close(&self) {
+        while let Some(worker) = self.take() {
+            worker.end().await;
+        }
     }
 
     /// Compiles a block with the user's own Python, and does not run it.

@@ -147,6 +147,15 @@ impl Worker {
         }
     }
 
+    /// Ends an idle worker. In a sandbox, it removes what stands in the workspace for it.
+    pub(super) async fn end(self) {
+        let Self {
+            mut group, input, ..
+        } = self;
+        drop(input);
+        group.end_within(EXIT_TIMEOUT).await;
+    }
+
     /// Returns how a worker that closed its pipes ended.
     async fn silence(&mut self) -> WorkerError {
         let (status, is_in_time) = self.group.end_within(EXIT_TIMEOUT).await;
