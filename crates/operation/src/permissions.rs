@@ -29,7 +29,7 @@
 //! | argument | a deny or ask rule matches | an allow rule matches |
 //! |---|---|---|
 //! | a path | the path as written and its location, relative to the workspace or absolute, with and without following links, ignoring letter case | the location relative to the workspace, both with and without following links; never paths that commands name |
-//! | a command | the whole line, or a command that any shell or wrapper would run from it; perhaps, if a word of a line that is not understood might be the command | the whole line, if `*` and `?` match no shell syntax, the line is plain, its programs are in the table of programs whose options are known ([`crate::shell`]), and every command that it runs in turn is allowed or spelled out, too; or the line that a pattern without a wildcard spells |
+//! | a command | the whole line, or a command that any shell or wrapper would run from it; perhaps, if a word of a line that is not understood might be the command | the whole line, if `*` and `?` match no shell syntax, the line is plain, its programs are in the table of programs whose options are known (`data/programs.txt`), and every command that it runs in turn is allowed or spelled out, too; or the line that a pattern without a wildcard spells |
 //! | a list | one of its items | all of its items |
 //!
 //! If it is unknown before the call whether a deny or ask rule matches (a variable, code in another

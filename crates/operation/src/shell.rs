@@ -358,7 +358,8 @@ impl Script {
                 word
             };
             if word == "--" {
-                ended = true;
+                // Elsewhere, it may be the value of an option, or end nothing (`find`).
+                ended = program.is_strict();
             } else if !ended && may_be_option(word) && program.has_dangerous_options() {
                 known.obstruct(format!("an argument of `{}` may be an option", words[0]));
                 if !program.runs.is_empty() || !program.exec.is_empty() {
@@ -633,6 +634,9 @@ impl Script {
             }
             self.add_possible(&words[at..]);
             self.guess_text(word, depth);
+            if !analyzed.is_understood && word.contains(['$', '`']) {
+                self.mark_unclear("a text that a program may expand");
+            }
             self.guess_interpreter(&words[at..], &analyzed.command);
         }
     }

@@ -94,6 +94,13 @@ pub(super) fn parse(line: &str) -> ParsedLine {
         if line.contains('\0') {
             parser.unclear("it has a NUL character");
         }
+        // Shells take it for a part of a word.
+        if line.contains('\r') {
+            parser.unclear("it has a carriage return");
+        }
+        if joins_words(line) {
+            parser.unclear("a line end within a word");
+        }
         parser.signs = line.chars().collect();
         parser.list(None);
         parser.read_documents();
@@ -103,6 +110,13 @@ pub(super) fn parse(line: &str) -> ParsedLine {
         command.has_input |= is_read;
     }
     parser.found
+}
+
+/// True if a backslash before a line end may join parts of a word or an operator, or a line of a here-document with the
+/// next one. Shells differ in what they make of it.
+fn joins_words(line: &str) -> bool {
+    let mut before = line.match_indices("\\\n").map(|(at, _)| &line[..at]);
+    before.any(|before| !before.ends_with([' ', '\t']))
 }
 
 /// A here-document whose body follows.
@@ -188,6 +202,7 @@ impl Parser {
             self.at = self.signs.len();
         }
         let outer = std::mem::take(&mut self.current);
+        let documents = self.pending.len();
         loop {
             match self.peek() {
                 None if until.is_some() => {
@@ -244,6 +259,9 @@ impl Parser {
                 Some(_) => self.argument(),
             }
         }
+        if self.depth > 1 && self.pending.len() > documents {
+            self.unclear("a here-document that a substitution does not close");
+        }
         self.finish();
         self.current = outer;
         self.depth -= 1;
@@ -278,8 +296,10 @@ impl Parser {
         self.is_assigning = is_certain;
         for word in &command.words {
             let (name, value) = word.split_once('=').unwrap_or((word, ""));
-            self.values.remove(name.trim_end_matches('+'));
-            if is_certain && !name.ends_with('+') && !value.contains(UNKNOWN) {
+            let variable = name.split(['+', '[']).next().unwrap_or_default();
+            self.values.remove(variable);
+            // Shells set `_` themselves.
+            if is_certain && variable == name && name != "_" && !value.contains(UNKNOWN) {
                 self.values.insert(name.to_owned(), value.to_owned());
             }
         }
@@ -603,7 +623,11 @@ impl Parser {
                 }
                 let inner = self.take(count);
                 match inner.contains('\\') {
-                    true => text.push(UNKNOWN),
+                    // Shells without this form end it at another quote.
+                    true => {
+                        self.unclear("a text with escapes (`$'…'`)");
+                        text.push(UNKNOWN);
+                    }
                     false => text.push_str(&inner),
                 }
                 self.close('\'');

@@ -199,7 +199,8 @@ impl Program {
 
     /// True if a word may be one of the options in a list.
     pub(super) fn has_option(list: &str, word: &str) -> bool {
-        let name = word.split('=').next().unwrap_or(word);
+        // `kubectl` takes `_` for `-`.
+        let name = word.split('=').next().unwrap_or(word).replace('_', "-");
         let bare = name.trim_start_matches('-');
         let is_long = word.starts_with("--");
         list.split_whitespace().any(|known| {

@@ -6,12 +6,14 @@ use serde_json::json;
 
 use crate::rules::{Rules, is_stopped, shell};
 
-/// Returns the lines of a file of `tests/data/commands`. `␤` is a line end in a line.
+/// Returns the lines of a file of `tests/data/commands`. `␤` is a line end in a line, and `␍` a carriage return.
 pub(crate) fn lines(text: &str) -> Vec<String> {
     let lines = text
         .lines()
         .filter(|line| !line.starts_with("# ") && !line.is_empty());
-    let lines: Vec<String> = lines.map(|line| line.replace('␤', "\n")).collect();
+    let lines: Vec<String> = lines
+        .map(|line| line.replace('␤', "\n").replace('␍', "\r"))
+        .collect();
     assert!(lines.len() > 30);
     lines
 }
