@@ -4,26 +4,28 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 
 use cachalot_core::Problem;
-use cachalot_tools::WorkspaceSandbox;
+use cachalot_tools::{Workspace, WorkspaceSandbox};
 use cachalot_workflow::format::{
     Agent, InlineCode, Language, PythonChoice, PythonRunner, ScriptSettings,
 };
 use cachalot_workflow::script::{self, Python3Options, ScriptFailure, WorkerPool};
 
 use crate::arguments::{Python, SandboxFlags, SandboxMode};
-use crate::sandbox;
+use crate::command_error::{CommandError, Result};
+use crate::sandbox::{self, SessionSandbox};
 use crate::wiring::ProcessEnvironment;
 
 /// The runners of Python that this machine and the command line permit. What needs the machine is tried at most once.
 pub(crate) struct PythonRunners<'a> {
     chosen: Option<PythonRunner>,
-    sandbox: Option<SandboxMode>,
+    flags: &'a SandboxFlags,
     process_environment: &'a ProcessEnvironment,
     has_sandbox: OnceCell<bool>,
+    auto_is_python3: OnceCell<bool>,
 }
 
 /// The way in which Python code of a file runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct PythonPlan {
     /// True if code without `language` runs in the user's own Python.
     pub(crate) auto_is_python3: bool,
@@ -34,14 +36,15 @@ pub(crate) struct PythonPlan {
 impl<'a> PythonRunners<'a> {
     pub(crate) fn new(
         python: &Python,
-        sandbox: &SandboxFlags,
+        flags: &'a SandboxFlags,
         process_environment: &'a ProcessEnvironment,
     ) -> Self {
         Self {
             chosen: python.runner(),
-            sandbox: sandbox.sandbox,
+            flags,
             process_environment,
             has_sandbox: OnceCell::new(),
+            auto_is_python3: OnceCell::new(),
         }
     }
 
@@ -54,12 +57,15 @@ impl<'a> PythonRunners<'a> {
     }
 
     fn auto_is_python3(&self) -> bool {
-        self.options(&ScriptSettings::default()).is_found() && self.has_sandbox()
+        *self.auto_is_python3.get_or_init(|| {
+            self.options(&ScriptSettings::default()).is_found() && self.has_sandbox()
+        })
     }
 
     fn has_sandbox(&self) -> bool {
-        self.sandbox != Some(SandboxMode::Off)
-            && *self.has_sandbox.get_or_init(sandbox::is_available)
+        *self
+            .has_sandbox
+            .get_or_init(|| self.flags.sandbox != Some(SandboxMode::Off) && sandbox::is_available())
     }
 
     /// Returns the way in which the Python code of a file runs.
@@ -67,30 +73,24 @@ impl<'a> PythonRunners<'a> {
     /// # Errors
     /// The file asks for the user's own Python, and there is no sandbox for it; or for a network that the command
     /// line does not permit.
-    pub(crate) fn plan(&self, agent: &Agent, flags: &SandboxFlags) -> Result<PythonPlan, Problem> {
-        let files = std::iter::once(agent).chain(agent.subgraphs());
-        let mut blocks = files.flat_map(|file| &file.scripts);
-        let runner = self
-            .chosen
-            .or(agent.settings.python.runner)
-            .unwrap_or_default();
-        let mut plan = PythonPlan {
-            auto_is_python3: false,
-            needs_sandbox: false,
-        };
-        let is_own = |language: Language| match language {
+    pub(crate) fn plan(&self, agent: &Agent) -> std::result::Result<PythonPlan, Problem> {
+        let settings = &agent.settings.python;
+        let runner = self.chosen.or(settings.runner).unwrap_or_default();
+        let auto_is_python3 = || runner == PythonRunner::Auto && self.auto_is_python3();
+        let is_own = |block: &&InlineCode| match block.language {
             Language::Python3 => true,
-            Language::Python => runner == PythonRunner::Auto && self.auto_is_python3(),
+            Language::Python => auto_is_python3(),
             Language::Lua => false,
         };
-        let Some(block) = blocks.find(|block| is_own(block.language)) else {
-            return Ok(plan);
+        let files = std::iter::once(agent).chain(agent.subgraphs());
+        let mut blocks = files.flat_map(|file| &file.scripts);
+        let Some(block) = blocks.find(is_own) else {
+            return Ok(PythonPlan::default());
         };
-        plan.auto_is_python3 = runner == PythonRunner::Auto && self.auto_is_python3();
-        plan.needs_sandbox = self.has_sandbox();
-        let is_permitted =
-            self.chosen == Some(PythonRunner::Python3) || self.sandbox == Some(SandboxMode::Off);
-        if !plan.needs_sandbox && !is_permitted {
+        let needs_sandbox = self.has_sandbox();
+        let is_permitted = self.chosen == Some(PythonRunner::Python3)
+            || self.flags.sandbox == Some(SandboxMode::Off);
+        if !needs_sandbox && !is_permitted {
             let problem = Problem::new(
                 "no-sandbox",
                 "the block runs in your own Python, and this machine has no sandbox for it",
@@ -99,7 +99,7 @@ impl<'a> PythonRunners<'a> {
                 "`--python python3` runs it without a sandbox, with all your rights; `cachalot doctor` says why there is none",
             ));
         }
-        if plan.needs_sandbox && agent.settings.python.network && !flags.sandbox_network {
+        if needs_sandbox && settings.network && !self.flags.sandbox_network {
             let problem = Problem::new(
                 "needs-network",
                 "the file asks for the network in its Python code (`settings.python.network`)",
@@ -108,24 +108,32 @@ impl<'a> PythonRunners<'a> {
                 .at(&block.place)
                 .help("`--sandbox-network` permits it"));
         }
-        Ok(plan)
+        Ok(PythonPlan {
+            auto_is_python3: auto_is_python3(),
+            needs_sandbox,
+        })
     }
 
-    /// Compiles the blocks of a file with the interpreter that will run them. Returns their problems, and what the
-    /// embedded interpreter would refuse in those that run in the user's own Python only where there is one.
-    pub(crate) async fn check(&self, agent: &Agent) -> (Vec<Problem>, Vec<Problem>) {
-        let plan = match self.plan(
-            agent,
-            &SandboxFlags {
-                sandbox_network: true,
-                ..SandboxFlags::default()
-            },
-        ) {
+    /// Compiles the blocks of a file with the interpreter that will run them, in a sandbox in which it writes nothing if
+    /// they run in one. Returns their problems, and what the embedded interpreter would refuse in those that run in the
+    /// user's own Python only where there is one.
+    ///
+    /// # Errors
+    /// The sandbox cannot be prepared.
+    pub(crate) async fn check(&self, agent: &Agent) -> Result<(Vec<Problem>, Vec<Problem>)> {
+        let plan = match self.plan(agent) {
             Ok(plan) => plan,
-            Err(problem) => return (vec![problem], Vec::new()),
+            Err(problem) => return Ok((vec![problem], Vec::new())),
         };
+        let mut options = self.options(&agent.settings.python3);
+        // The file names the program.
+        let session = match plan.needs_sandbox {
+            true => Some(self.session_to_compile()?),
+            false => None,
+        };
+        options.sandbox = session.as_ref().map(|(_, sandbox)| sandbox.clone());
+        let compiler = WorkerPool::python3(options);
         let (mut problems, mut python_only) = (Vec::new(), Vec::new());
-        let compiler = self.python3(&agent.settings.python3, None);
         for file in std::iter::once(agent).chain(agent.subgraphs()) {
             for block in &file.scripts {
                 let is_auto = block.language == Language::Python && plan.auto_is_python3;
@@ -133,7 +141,11 @@ impl<'a> PythonRunners<'a> {
                     continue;
                 }
                 if let Err(failure) = compiler.compile(&block.script).await {
-                    problems.push(problem(file, block, &failure, "script-syntax"));
+                    let code = match failure.kind {
+                        "script_error" => "script-syntax",
+                        _ => "script-worker",
+                    };
+                    problems.push(problem(file, block, &failure, code));
                 } else if is_auto
                     && let Err(failure) =
                         script::check(&block.script.source, block.script.first_line)
@@ -142,39 +154,26 @@ impl<'a> PythonRunners<'a> {
                 }
             }
         }
-        (problems, python_only)
+        compiler.close().await;
+        Ok((problems, python_only))
     }
 
-    /// Returns the runner of code that asks for the user's own Python.
-    pub(crate) fn python3(
-        &self,
-        settings: &ScriptSettings,
-        sandbox: Option<WorkspaceSandbox>,
-    ) -> Arc<WorkerPool> {
-        let mut options = self.options(settings);
-        options.sandbox = sandbox;
-        Arc::new(WorkerPool::python3(options))
-    }
-
-    /// Returns the runner of code that does not ask for the user's own Python, and runs in it. It sees the variables that
-    /// commands of a workflow do, and those of Python.
-    pub(crate) fn auto(
-        &self,
-        settings: &ScriptSettings,
-        sandbox: Option<WorkspaceSandbox>,
-    ) -> Arc<WorkerPool> {
-        let mut options = self.options(settings);
-        options.sandbox = sandbox;
-        let is_passed = |name: &str| {
-            ["PATH", "HOME", "LANG", "VIRTUAL_ENV", "PYENV_VERSION"].contains(&name)
-                || ["LC_", "PYTHON"]
-                    .iter()
-                    .any(|start| name.starts_with(start))
+    /// Returns a sandbox in which nothing of the working directory can be written, with what has to last as long.
+    fn session_to_compile(&self) -> Result<(SessionSandbox, WorkspaceSandbox)> {
+        let directory = &self.process_environment.directory;
+        let workspace = Workspace::open(directory)
+            .map_err(|error| CommandError::failed(format!("{}: {error}", directory.display())))?;
+        let flags = SandboxFlags::default();
+        let home = self.process_environment.home(None, None)?;
+        let session =
+            SessionSandbox::new(&flags, self.process_environment, &home, workspace.root())?;
+        let sandbox = WorkspaceSandbox {
+            sandbox: session.protecting(&[]),
+            workspace: Arc::new(workspace),
+            rules: Arc::default(),
+            may_write: false,
         };
-        options
-            .environment
-            .retain(|(name, _)| name.to_str().is_some_and(is_passed));
-        Arc::new(WorkerPool::python3(options))
+        Ok((session, sandbox))
     }
 
     /// Returns the options of the user's own Python. Its limits are those of `settings`.

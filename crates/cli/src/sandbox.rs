@@ -22,6 +22,23 @@ pub(crate) fn is_available() -> bool {
     Mechanism::available(Path::new(HELPER)) == Mechanism::Namespaces
 }
 
+/// Fails on a machine that cannot run programs in a sandbox.
+///
+/// # Errors
+/// There is none.
+pub(crate) fn require() -> Result<()> {
+    if is_available() {
+        return Ok(());
+    }
+    let problem = Problem::new(
+        "no-sandbox",
+        "--sandbox: this machine cannot run commands in a sandbox",
+    );
+    Err(CommandError::usage(problem.help(
+        "it needs Linux with user namespaces, which containers and administrators may turn off; `cachalot doctor` says what fails",
+    )))
+}
+
 /// The programs that run in a sandbox.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SandboxUse {
@@ -41,23 +58,16 @@ pub(crate) struct SessionSandbox {
 }
 
 impl SessionSandbox {
-    /// Prepares the sandbox.
+    /// Prepares the sandbox, on a machine that has one.
     ///
     /// # Errors
-    /// This machine cannot enforce it, or there is no place for temporary files and records.
+    /// A path of the flags does not exist, or there is no place for temporary files and records.
     pub(crate) fn new(
         flags: &SandboxFlags,
         process_environment: &ProcessEnvironment,
         home: &Home,
         workspace: &Path,
     ) -> Result<Self> {
-        if !is_available() {
-            return Err(CommandError::usage(
-                Problem::new("no-sandbox", "--sandbox: this machine cannot run commands in a sandbox").help(
-                    "it needs Linux with user namespaces, which containers and administrators may turn off; `cachalot doctor` says what fails",
-                ),
-            ));
-        }
         let mut write = Vec::new();
         for path in &flags.sandbox_write {
             let path = process_environment.directory.join(path);

@@ -321,6 +321,7 @@ impl Workbench {
             sandbox: inner.sandbox.as_ref()?.protecting(&inner.protected),
             workspace: Arc::clone(&inner.context.workspace),
             rules: Arc::clone(&inner.context.rules),
+            may_write: true,
         })
     }
 

@@ -3,9 +3,11 @@
 //!
 //! - [`Run`] runs a program to its end and passes its output on.
 //! - [`ProcessGroup`] is a running program, for owners that exchange messages with it.
+//! - [`untrusting_git`] runs git in a directory whose configuration is not trusted.
 //! - [`shell_command`] is the one way to start the system's shell.
 
 mod error;
+mod git;
 mod group;
 mod run;
 mod shell;
@@ -13,6 +15,7 @@ mod status;
 mod stream;
 
 pub use error::{Error, StartError};
+pub use git::untrusting_git;
 pub use group::{GroupKiller, ProcessGroup};
 pub use run::{Ended, Lingering, Output, Run, StartedRun};
 pub use shell::shell_command;

@@ -1,6 +1,6 @@
 //! The sandbox of programs that work in a workspace.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -52,19 +52,41 @@ pub struct WorkspaceSandbox {
     pub workspace: Arc<Workspace>,
     /// The rules.
     pub rules: Arc<Permissions>,
+    /// True if programs may write in the workspace. They cannot read what the rules deny only if they may.
+    pub may_write: bool,
 }
 
 impl WorkspaceSandbox {
-    /// Returns the command that runs a program in the sandbox. Reads all directories of the workspace.
+    /// Returns the command that runs a program in the sandbox. Reads all directories of the workspace, unless nothing may
+    /// be written there.
     ///
     /// # Errors
     /// The reason why the files that the sandbox has to protect cannot be found.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Result<Command, String> {
-        let filter = self.rules.denied_files("shell");
         let mut policy = self.sandbox.policy.clone();
-        policy.write.push(self.workspace.root().to_owned());
-        add_files(&mut policy, &self.workspace, &filter)?;
+        let root = self.workspace.root().to_owned();
+        if self.may_write {
+            policy.write.push(root);
+            let filter = self.rules.denied_files("shell");
+            add_files(&mut policy, &self.workspace, &filter)?;
+        } else {
+            policy.visible.push(root);
+        }
         Ok(policy.command(&self.sandbox.helper, program))
+    }
+
+    /// Like [`WorkspaceSandbox::command`], for asynchronous code: the directories are read on another thread.
+    ///
+    /// # Errors
+    /// The same.
+    pub async fn prepare(
+        &self,
+        program: impl Into<OsString>,
+    ) -> Result<tokio::process::Command, String> {
+        let (sandbox, program) = (self.clone(), program.into());
+        let made = tokio::task::spawn_blocking(move || sandbox.command(program)).await;
+        let made = made.unwrap_or_else(|error| Err(error.to_string()))?;
+        Ok(made.into())
     }
 
     /// Returns what decides what a program in the sandbox can do, for the key of its result: a result without network
@@ -88,6 +110,7 @@ impl WorkspaceSandbox {
         json!({
             "mechanism": "namespaces",
             "workspace": self.workspace.root().to_string_lossy(),
+            "may_write": self.may_write,
             "write": texts(&mut write.iter().filter(|path| *path != &self.sandbox.temporary)),
             "read_only": texts(&mut read_only.iter().map(|file| &file.path)),
             "denied": texts(&mut denied.iter()),

@@ -8,6 +8,7 @@ mod exact_json;
 pub mod format;
 pub mod graph;
 mod origin;
+mod passed_variables;
 pub mod report;
 pub mod script;
 pub mod session;

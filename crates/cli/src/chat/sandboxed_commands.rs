@@ -1,13 +1,16 @@
 //! Approval of commands that run in a sandbox.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use cachalot_agent::{Approval, ApprovalRequest, Approver, CommandPlace};
 use cachalot_hooks::input::PermissionMode;
-use cachalot_operation::{CommandText, protected_name};
+use cachalot_operation::permissions::CommandPattern;
+use cachalot_operation::{Command, protected_name};
+use cachalot_process::untrusting_git;
 
 /// Subcommands of git that replace files of the work tree.
 const REWRITING: [&str; 12] = [
@@ -31,6 +34,7 @@ const REWRITING: [&str; 12] = [
 pub(super) struct SandboxedCommands {
     pub(super) next: Arc<dyn Approver>,
     pub(super) workspace: PathBuf,
+    pub(super) environment: Arc<BTreeMap<String, String>>,
 }
 
 #[async_trait]
@@ -41,7 +45,7 @@ impl Approver for SandboxedCommands {
             || question.doubt.is_some()
             || question.concern.is_some();
         let is_in_sandbox = question.place == Some(CommandPlace::Sandbox);
-        if is_in_sandbox && !is_asked_about && !self.may_rewrite_protected(question) {
+        if is_in_sandbox && !is_asked_about && !self.may_rewrite_protected(question).await {
             return Approval::Yes;
         }
         self.next.approve(question).await
@@ -53,34 +57,26 @@ impl Approver for SandboxedCommands {
 }
 
 impl SandboxedCommands {
-    fn may_rewrite_protected(&self, question: &ApprovalRequest<'_>) -> bool {
+    async fn may_rewrite_protected(&self, question: &ApprovalRequest<'_>) -> bool {
         let commands = &question.resource_access.commands;
-        commands
-            .iter()
-            .any(|command| rewrites_work_tree(&command.text))
-            && tracks_protected(&self.workspace)
+        commands.iter().any(may_rewrite_work_tree)
+            && tracks_protected(&self.workspace, &self.environment).await
     }
 }
 
-/// Returns true if the words of a command name git and a subcommand that rewrites the work tree, wherever they are.
-fn rewrites_work_tree(text: &CommandText) -> bool {
-    let lines = match text {
-        CommandText::Line(line) => std::slice::from_ref(line),
-        CommandText::Program(words) => words,
-    };
-    let is_part = |c: char| c.is_alphanumeric() || c == '-';
-    let has = |names: &[&str]| {
-        let mut words = lines.iter().flat_map(|line| line.split(|c| !is_part(c)));
-        words.any(|word| names.contains(&word))
-    };
-    has(&["git"]) && has(&REWRITING)
+/// Returns true if a command may run a subcommand of git that rewrites the work tree.
+fn may_rewrite_work_tree(command: &Command) -> bool {
+    REWRITING.iter().any(|subcommand| {
+        let pattern = CommandPattern::new(&format!("git {subcommand} *"));
+        pattern.is_none_or(|pattern| pattern.may_run(command))
+    })
 }
 
 /// Returns true if git tracks a protected file of the workspace, or cannot say.
-fn tracks_protected(workspace: &Path) -> bool {
-    let mut git = Command::new("git");
-    git.args(["ls-files", "-z"]).current_dir(workspace);
-    match git.stdin(Stdio::null()).output() {
+async fn tracks_protected(workspace: &Path, environment: &BTreeMap<String, String>) -> bool {
+    let mut git = untrusting_git(workspace, environment);
+    git.args(["ls-files", "-z"]).stdin(Stdio::null());
+    match git.kill_on_drop(true).output().await {
         Ok(listed) if listed.status.success() => {
             let listed = String::from_utf8_lossy(&listed.stdout);
             let mut files = listed.split('\0');
@@ -94,15 +90,24 @@ fn tracks_protected(workspace: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use cachalot_operation::CommandText;
+
     use super::*;
 
     #[test]
     fn commands_of_git_that_rewrite_are_found() {
-        let line = |line: &str| rewrites_work_tree(&CommandText::Line(line.to_owned()));
+        let line = |line: &str| {
+            may_rewrite_work_tree(&Command {
+                text: CommandText::Line(line.to_owned()),
+                directory: None,
+            })
+        };
         for rewriting in [
             "git checkout main",
             "cd x && /usr/bin/git -C y stash",
             "sh -c 'git pull'",
+            "g''it re\\set --hard",
+            "$X checkout main",
         ] {
             assert!(line(rewriting), "{rewriting}");
         }
@@ -110,11 +115,9 @@ mod tests {
             "git status",
             "git log --merges",
             "echo merge",
-            "gitk checkout",
+            "cargo test reset",
         ] {
             assert!(!line(other), "{other}");
         }
-        let words = ["git", "reset", "--hard"].map(str::to_owned);
-        assert!(rewrites_work_tree(&CommandText::Program(words.to_vec())));
     }
 }

@@ -75,18 +75,31 @@ impl ChatSetup<'_> {
     }
 
     /// Returns the use of the sandbox. Without a flag, `--yes` runs commands in one where the machine has one.
-    fn sandbox_use(&self) -> SandboxUse {
+    ///
+    /// # Errors
+    /// There is no sandbox although a flag asks for one, or a flag widens a sandbox that is not used.
+    fn sandbox_use(&self) -> Result<SandboxUse> {
         let flags = &self.arguments.sandbox;
         let commands = match flags.sandbox {
-            Some(SandboxMode::On | SandboxMode::Auto) => true,
+            Some(SandboxMode::On | SandboxMode::Auto) => {
+                sandbox::require()?;
+                true
+            }
             Some(SandboxMode::Off) => false,
             None => self.arguments.yes && sandbox::is_available(),
         };
-        SandboxUse {
+        if !commands && (flags.sandbox_network || !flags.sandbox_write.is_empty()) {
+            let problem = Problem::new(
+                "unused-flag",
+                "--sandbox-write and --sandbox-network have no effect: no command runs in a sandbox",
+            );
+            return Err(CommandError::usage(problem.help("add `--sandbox`")));
+        }
+        Ok(SandboxUse {
             flags: flags.clone(),
             commands,
             python: false,
-        }
+        })
     }
 
     /// Returns the approver for `--yes`.
@@ -106,6 +119,7 @@ impl ChatSetup<'_> {
             Some(SandboxMode::Auto) => Arc::new(SandboxedCommands {
                 next,
                 workspace: bench.workspace().to_owned(),
+                environment: Arc::new(self.process_environment.environment.clone()),
             }),
             _ => next,
         }
@@ -120,6 +134,7 @@ impl ChatSetup<'_> {
         if let Err(error) = std::fs::read_dir(&workspace) {
             return Err(bad_workspace(&workspace, &error));
         }
+        let sandbox = self.sandbox_use()?;
         let (warn, tell) = (Arc::clone(show), Arc::clone(show));
         let warn: Warn = Arc::new(move |message| warn.warn(message));
         let (environment, run) = (self.process_environment, run_id());
@@ -142,7 +157,7 @@ impl ChatSetup<'_> {
             secret_set,
             mode: self.mode(),
             hooks: self.arguments.hook.clone(),
-            sandbox: self.sandbox_use(),
+            sandbox,
             warn,
             tell: Arc::new(move |message| tell.note(message)),
             reporter: Arc::clone(show) as _,

@@ -12,7 +12,7 @@ use cachalot_workflow::actions::{self, cache::agent_segment};
 use cachalot_workflow::format::{Agent, ScriptSettings};
 use cachalot_workflow::graph::{self, RunFailure, Scripts};
 use cachalot_workflow::report::{Event, Reporter};
-use cachalot_workflow::script::{WorkerOptions, WorkerPool};
+use cachalot_workflow::script::{Python3Options, WorkerOptions, WorkerPool};
 use cachalot_workflow::session::SessionMemory;
 use serde_json::{Map, Value, json};
 
@@ -26,7 +26,7 @@ use crate::random::RandomNumbers;
 use crate::render::Level;
 use crate::render::failure::error_json;
 use crate::render::progress::{Progress, Sum};
-use crate::sandbox::SandboxUse;
+use crate::sandbox::{self, SandboxUse};
 use crate::wiring::{Engine, EngineOptions, ProcessEnvironment, Warn, run_id};
 use crate::workbench::{Workbench, WorkbenchParts};
 use crate::{input, models, render, team};
@@ -76,6 +76,9 @@ async fn prepare(
     progress: &Arc<Progress>,
 ) -> Result<PreparedRun> {
     let registry = actions::builtin();
+    if runs_commands_inside(arguments) {
+        sandbox::require()?;
+    }
     let runners = PythonRunners::new(&arguments.python, &arguments.sandbox, process_environment);
     let LoadedWorkflow {
         mut agent,
@@ -83,7 +86,7 @@ async fn prepare(
         sources,
     } = load(&arguments.file, &registry, &runners, process_environment)?;
     let plan = runners
-        .plan(&agent, &arguments.sandbox)
+        .plan(&agent)
         .map_err(|problem| CommandError::Usage {
             problems: vec![problem],
             sources: sources.clone(),
@@ -314,10 +317,7 @@ async fn wire(
         hooks: HookFlags::default(),
         sandbox: SandboxUse {
             flags: arguments.sandbox.clone(),
-            commands: matches!(
-                arguments.sandbox.sandbox,
-                Some(SandboxMode::On | SandboxMode::Auto)
-            ),
+            commands: runs_commands_inside(arguments),
             python: plan.needs_sandbox,
         },
         warn: Arc::clone(&warn),
@@ -376,6 +376,12 @@ fn warn_about_short_secrets(secrets: &BTreeMap<String, Secret<String>>, progress
     }
 }
 
+/// Returns true if commands run in a sandbox.
+fn runs_commands_inside(arguments: &Run) -> bool {
+    let mode = arguments.sandbox.sandbox;
+    matches!(mode, Some(SandboxMode::On | SandboxMode::Auto))
+}
+
 fn mode(arguments: &Run) -> CacheMode {
     match (arguments.frozen, arguments.refresh, arguments.no_cache) {
         (true, _, _) => CacheMode::Frozen,
@@ -422,19 +428,23 @@ fn scripts(
     };
     let settings = &agent.settings;
     let sandbox = bench.python_sandbox();
-    let python3 = runners.python3(&settings.python3, sandbox.clone());
+    let pool = |mut options: Python3Options| {
+        options.sandbox = sandbox.clone();
+        Arc::new(WorkerPool::python3(options))
+    };
+    let python3 = pool(runners.options(&settings.python3));
     let embedded = workers(&settings.python);
     let python = match plan.auto_is_python3 {
         // The limits are the same in both.
-        true => runners.auto(
-            &ScriptSettings {
+        true => {
+            let limits = ScriptSettings {
                 time_limit: Some(embedded.time_limit),
                 memory_limit: Some(embedded.memory_limit),
                 command: settings.python3.command.clone(),
                 ..ScriptSettings::default()
-            },
-            sandbox,
-        ),
+            };
+            pool(runners.options(&limits).with_few_variables())
+        }
         false => Arc::new(WorkerPool::python(&embedded)),
     };
     let used = UsedPython {

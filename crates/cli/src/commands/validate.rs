@@ -153,7 +153,11 @@ async fn check(
             })
         }
         Kind::Workflow => {
-            let flags = SandboxFlags::default();
+            // What a run needs a flag for is no problem of the file.
+            let flags = SandboxFlags {
+                sandbox_network: true,
+                ..SandboxFlags::default()
+            };
             let runners = PythonRunners::new(&arguments.python, &flags, process_environment);
             let loaded = workflow(&source, &actions::builtin(), &runners, process_environment)?;
             let (agent, _) = loaded.map_err(|problems| source.wrong(problems))?;
@@ -161,7 +165,7 @@ async fn check(
                 .team
                 .iter()
                 .for_each(|team| team::warn_of(&team.warnings));
-            let (problems, python_only) = runners.check(&agent).await;
+            let (problems, python_only) = runners.check(&agent).await?;
             if !problems.is_empty() {
                 return Err(source.wrong(problems));
             }

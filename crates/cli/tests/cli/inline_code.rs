@@ -282,6 +282,45 @@ fn validate_compiles_with_the_own_python_and_says_what_only_it_runs() {
     );
 }
 
+#[cfg(unix)]
+#[test]
+fn validate_runs_no_program_of_a_file_outside_of_a_sandbox() {
+    use std::os::unix::fs::PermissionsExt as _;
+    if has_no_python3() || !super::sandbox::has_namespaces() {
+        return;
+    }
+    let home = Home::new();
+    let program = home.write("evil", "#!/bin/sh\necho ran >&2\ntouch made\n");
+    std::fs::set_permissions(program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let file = agent("return {'x': 1}").replace(
+        "nodes:",
+        "settings: {python: {runner: python3}, python3: {command: ./evil}}\nnodes:",
+    );
+    home.write("agent.yaml", file);
+    let ran = home.run(&["validate", "agent.yaml"]).fails(2);
+    assert!(ran.stderr.contains("script-worker"), "{ran}");
+    assert!(ran.stderr.contains("ran"), "the control: {ran}");
+    assert!(!home.join("made").exists());
+}
+
+#[test]
+fn files_of_the_directory_do_not_replace_the_standard_library_of_the_worker() {
+    if has_no_python3() || !super::sandbox::has_namespaces() {
+        return;
+    }
+    let home = Home::new();
+    for module in ["types", "queue", "json", "resource"] {
+        home.write(&format!("{module}.py"), "raise SystemExit(module)");
+    }
+    home.write("own.py", "value = 7");
+    home.write(
+        "agent.yaml",
+        agent("import own\nreturn {'x': json.loads(str(own.value))}"),
+    );
+    let ran = home.run(&["run", "agent.yaml"]).ok();
+    assert_eq!(ran.json()["x"], 7);
+}
+
 #[test]
 fn memory_limit_holds_in_the_own_python_too() {
     if has_no_python3() || !super::sandbox::has_namespaces() {

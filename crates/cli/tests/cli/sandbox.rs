@@ -347,3 +347,16 @@ fn programs_of_a_run_are_in_the_sandbox_and_so_is_the_key_of_their_results() {
     assert!(!run(&["--sandbox", "--sandbox-network"]));
     assert_eq!(count(), 3, "another policy");
 }
+
+#[test]
+fn flags_that_widen_no_sandbox_are_refused() {
+    let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
+    home.write("agent.yaml", SHELL);
+    for flags in [
+        &["--sandbox-network"][..],
+        &["--sandbox-write=.", "--sandbox=off", "--yes"],
+    ] {
+        let ran = home.ask(&provider, &[&["agent.yaml"], flags].concat(), "hello");
+        assert!(ran.fails(2).stderr.contains("unused-flag"));
+    }
+}

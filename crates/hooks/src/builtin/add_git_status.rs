@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cachalot_process::{Error, Lingering, Run, Streams};
+use cachalot_process::{Error, Lingering, Run, Streams, untrusting_git};
 use tokio::process::Command;
 
 use super::BuiltinDependencies;
@@ -28,18 +28,6 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// An environment variable of the child process that is set to the empty string; see
 /// [`AddGitStatus::filters`].
 const EMPTY_VARIABLE: &str = "CACHALOT_EMPTY";
-
-/// The `GIT_*` variables that are passed on: the locations of git's programs and of the user's
-/// configuration. The others (`GIT_DIR`, `GIT_EXTERNAL_DIFF`, `GIT_CONFIG_COUNT`, …) would select
-/// another repository or another program than those of the working directory.
-const INHERITED_VARIABLES: [&str; 6] = [
-    "GIT_CEILING_DIRECTORIES",
-    "GIT_CONFIG_GLOBAL",
-    "GIT_CONFIG_NOSYSTEM",
-    "GIT_CONFIG_SYSTEM",
-    "GIT_DISCOVERY_ACROSS_FILESYSTEM",
-    "GIT_EXEC_PATH",
-];
 
 /// Adds the output of `git status` to the user's messages.
 ///
@@ -104,27 +92,9 @@ impl AddGitStatus {
             .collect()
     }
 
-    /// A git command that runs no program from the repository's configuration, except filters.
     fn git(&self, directory: &Path) -> Command {
-        let is_passed =
-            |name: &str| !name.starts_with("GIT_") || INHERITED_VARIABLES.contains(&name);
-        let environment = self.environment.iter();
-        let mut command = Command::new("git");
-        command
-            .arg("--no-pager")
-            .args(["-c", "core.fsmonitor=false"])
-            .args(["-c", "core.hooksPath=/dev/null"])
-            .args(["-c", "safe.bareRepository=explicit"])
-            .current_dir(directory)
-            .env_clear()
-            .envs(environment.filter(|(name, _)| is_passed(name)))
-            .env(EMPTY_VARIABLE, "")
-            // Writes nothing, so that no other git process waits for a lock and no hook runs.
-            .env("GIT_OPTIONAL_LOCKS", "0")
-            // Does not fetch missing objects: the remote that has them may be a program.
-            .env("GIT_NO_LAZY_FETCH", "1")
-            .env("GIT_ALLOW_PROTOCOL", "none")
-            .env("GIT_TERMINAL_PROMPT", "0");
+        let mut command = untrusting_git(directory, &self.environment);
+        command.env(EMPTY_VARIABLE, "");
         command
     }
 }

@@ -15,6 +15,7 @@ use super::arguments::{
     CheckedArguments, any, boolean, count, declared_by, duration, excerpt, list, required, text,
 };
 use super::location;
+use crate::passed_variables::is_passed;
 use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Runtime};
 
 pub(super) use job::{Ended, Job, JobError};
@@ -34,10 +35,6 @@ static RUN: OperationMetadata = OperationMetadata::declared(
         boolean("check", "Fail the node if the exit code is not 0; true by default."),
     ],
 );
-
-/// Variables that are always passed on: programs need them for the search path, the user's home, the
-/// language and temporary files.
-const PASSED_VARIABLES: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
 
 pub(super) struct Run;
 
@@ -175,7 +172,6 @@ fn names(given: &CheckedArguments<'_>) -> Result<Vec<String>, Failure> {
 
 /// Returns the variables of the run that are always passed on.
 pub(super) fn passed_variables(runtime: &Runtime) -> BTreeMap<String, String> {
-    let is_passed = |name: &str| PASSED_VARIABLES.contains(&name) || name.starts_with("LC_");
     runtime
         .environment
         .iter()

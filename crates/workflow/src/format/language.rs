@@ -56,9 +56,3 @@ impl PythonChoice<'_> {
         auto_is_python3: &|| false,
     };
 }
-
-impl std::fmt::Debug for PythonChoice<'_> {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.runner.fmt(formatter)
-    }
-}

@@ -353,7 +353,9 @@ fn check_version(version: &str) -> Result<(), ScriptFailure> {
 fn start_failure(launch: &Launch, error: WorkerError) -> ScriptFailure {
     let program = launch.program.display();
     let cause = match error {
-        WorkerError::NoSandbox(why) => format!("its sandbox cannot be made: {why}"),
+        WorkerError::NoSandbox(why) => format!(
+            "its sandbox cannot be made: {why}; `--python embedded` and `--sandbox=off` run it without one"
+        ),
         WorkerError::NotStarted(error) => error.to_string(),
         WorkerError::NotReady | WorkerError::TooLong => {
             "it did not report that it was ready".to_owned()

@@ -73,7 +73,14 @@ pub(super) enum WorkerError {
 impl Worker {
     /// Starts a worker and waits until it is ready.
     pub(super) async fn start(launch: &Launch) -> Result<Self, WorkerError> {
-        let mut worker = Self::spawn(launch, command(launch).await?)?;
+        let command = match &launch.sandbox {
+            None => Command::new(&launch.program),
+            Some(sandbox) => sandbox
+                .prepare(&launch.program)
+                .await
+                .map_err(WorkerError::NoSandbox)?,
+        };
+        let mut worker = Self::spawn(launch, command)?;
         let greeting = format!("{}\n", launch.greeting);
         match timeout(READY_TIMEOUT, worker.exchange(greeting.as_bytes())).await {
             Err(_) => Err(WorkerError::NotReady),
@@ -165,18 +172,6 @@ impl Worker {
             stderr_tail,
         }
     }
-}
-
-/// Returns the command of the program of a worker, in its sandbox if it has one.
-async fn command(launch: &Launch) -> Result<Command, WorkerError> {
-    let program = launch.program.clone();
-    let Some(sandbox) = launch.sandbox.clone() else {
-        return Ok(Command::new(program));
-    };
-    // It reads the directories of the workspace.
-    let made = tokio::task::spawn_blocking(move || sandbox.command(program)).await;
-    let made = made.unwrap_or_else(|error| Err(error.to_string()));
-    made.map(Command::from).map_err(WorkerError::NoSandbox)
 }
 
 /// The last bytes that a process wrote to stderr.

@@ -9,6 +9,7 @@ use cachalot_tools::WorkspaceSandbox;
 
 use super::process::Launch;
 use super::wire::Greeting;
+use crate::passed_variables::is_passed;
 
 /// The worker's program, which requires only the standard library.
 const WORKER: &str = include_str!("python3_worker.py");
@@ -46,6 +47,21 @@ impl Python3Options {
             memory_limit: 0,
             workers: 16,
         }
+    }
+
+    /// Leaves only the environment variables that every program of a workflow gets, and those that choose an interpreter
+    /// and its modules.
+    #[must_use]
+    pub fn with_few_variables(mut self) -> Self {
+        let selects_python = |name: &str| {
+            ["VIRTUAL_ENV", "PYENV_VERSION"].contains(&name) || name.starts_with("PYTHON")
+        };
+        let is_kept = |name: &OsStr| {
+            let name = name.to_str();
+            name.is_some_and(|name| is_passed(name) || selects_python(name))
+        };
+        self.environment.retain(|(name, _)| is_kept(name));
+        self
     }
 
     /// Returns the start of a worker.

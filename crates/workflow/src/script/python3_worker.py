@@ -1,5 +1,9 @@
 """Runs blocks of an agent file: one line of JSON in, one line of JSON out."""
-import ast, contextlib, io, json, math, os, queue, sys, threading, types
+import sys
+
+# Files of the working directory, from which blocks may import, do not take the place of the standard library here.
+DIRECTORY = [sys.path.pop(0)] if sys.path[:1] == [""] else []
+import ast, contextlib, io, json, math, os, queue, threading, types
 
 DEEPEST = 100
 MOST_COMPILED = 256
@@ -371,6 +375,7 @@ def main():
 
     own = os.getpid()
     limit_memory(json.loads(lines.readline())["memory_limit"])
+    sys.path[:0] = DIRECTORY
     threading.Thread(target=read, daemon=True).start()
     say(answers, b"ready %d.%d" % sys.version_info[:2])
     while True:

@@ -20,6 +20,7 @@ pub(in crate::builtin) fn command(program: &str, context: &ToolContext) -> Resul
         sandbox: Arc::clone(sandbox),
         workspace: Arc::clone(&context.workspace),
         rules: Arc::clone(&context.rules),
+        may_write: true,
     };
     let command = sandbox.command(program).map_err(|why| {
         format!("the command did not run, because its sandbox cannot be made: {why}")

@@ -18,7 +18,9 @@ pub(super) static ABOUT: OperationMetadata = OperationMetadata::declared(
 "Lets a model do a task, and a critic review and improve the output in rounds. The result has `output`, `improvement_history`, `rounds_completed`, and `usage` and `cost`.",
 &PARAMETERS,
 )
-.read_only();
+.read_only()
+// 2: templates in `critic_prompt` print numbers and texts as Jinja2 does.
+.with_version(2);
 
 #[rustfmt::skip]
 const PARAMETERS: [Parameter; 19] = concatenated(

@@ -46,15 +46,12 @@ impl Job {
     /// timeout expires, or an output exceeds its limit. Processes that it started and that hold an output
     /// open are waited for, so that a result never depends on how fast they were.
     pub(in crate::actions) async fn run(self) -> Result<Ended, JobError> {
-        let mut command = match self.sandbox.clone() {
+        let mut command = match &self.sandbox {
             None => Command::new(&self.program),
-            Some(sandbox) => {
-                let program = self.program.clone();
-                // It reads the directories of the workspace.
-                let made = tokio::task::spawn_blocking(move || sandbox.command(program)).await;
-                let made = made.unwrap_or_else(|error| Err(error.to_string()));
-                made.map_err(JobError::NoSandbox)?.into()
-            }
+            Some(sandbox) => sandbox
+                .prepare(&self.program)
+                .await
+                .map_err(JobError::NoSandbox)?,
         };
         command
             .args(&self.arguments)
