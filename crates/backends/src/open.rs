@@ -55,6 +55,8 @@ pub struct OpenOptions {
     pub clock: Arc<dyn Clock>,
     /// For how long an entry may be served after it was changed on a server that reports changes.
     pub staleness: Duration,
+    /// The maximum time to connect to a server that is used over connections that stay. Default 5 s.
+    pub connect_timeout: Duration,
     /// True if the operator says that a Redis server has all acknowledged writes when it starts again, which its settings
     /// have to confirm.
     pub durable: bool,
@@ -74,6 +76,7 @@ impl Default for OpenOptions {
             environment: BTreeMap::new(),
             clock: Arc::new(SystemClock),
             staleness: Duration::ZERO,
+            connect_timeout: crate::CONNECT_TIMEOUT,
             durable: false,
         }
     }
@@ -91,6 +94,7 @@ pub fn open(url: &StoreUrl, options: &OpenOptions) -> Result<Arc<dyn Store>, Sto
         Some("postgres") => {
             let server = crate::postgres::Server::new(url, password);
             let server = server.map_err(StoreUrlError::Invalid)?;
+            let server = server.connecting_within(options.connect_timeout);
             Ok(followed(
                 crate::postgres::PostgresStore::new(server),
                 options,
@@ -101,6 +105,7 @@ pub fn open(url: &StoreUrl, options: &OpenOptions) -> Result<Arc<dyn Store>, Sto
             let server = crate::redis::Server::new(url, password);
             let server = server.map_err(StoreUrlError::Invalid)?;
             let server = server.durable(options.durable);
+            let server = server.connecting_within(options.connect_timeout);
             Ok(followed(crate::redis::RedisStore::new(server), options))
         }
         #[cfg(feature = "bucket")]

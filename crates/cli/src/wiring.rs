@@ -297,6 +297,7 @@ impl<'a> EngineOptions<'a> {
                 clock: Arc::clone(&self.process_environment.clock),
                 staleness: self.staleness,
                 durable: self.durable,
+                ..OpenOptions::default()
             };
             let opened = cachalot_backends::open(url, &options);
             return opened.map_err(|error| {

@@ -25,9 +25,6 @@ const READERS: usize = 2;
 /// Connections that writes share: a write may wait for the lock of a key, and others behind it with it.
 const WRITERS: usize = 4;
 
-/// Maximum time to connect, to check the tables, and to prepare a statement.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-
 /// Maximum time to create or upgrade the tables, and to wait for another process that does.
 const LAYOUT_TIMEOUT: Duration = Duration::from_secs(600);
 
@@ -285,7 +282,7 @@ impl Connections {
         }
         if !self.is_prepared.load(Ordering::Acquire) {
             let is_current = layout::is_current(&mut client, self.location());
-            if !self.limit(CONNECT_TIMEOUT, is_current).await? {
+            if !self.limit(self.server.connect_timeout, is_current).await? {
                 let upgraded = layout::upgrade(&mut client, self.location());
                 self.limit(LAYOUT_TIMEOUT, upgraded).await?;
             }
@@ -311,7 +308,7 @@ impl Connections {
             }
             .map_err(|error| self.failure(error))
         };
-        let lookups = self.limit(CONNECT_TIMEOUT, lookups).await?;
+        let lookups = self.limit(self.server.connect_timeout, lookups).await?;
         Ok(Open {
             client,
             liveness,
@@ -339,7 +336,7 @@ impl Connections {
                 timeline: row::column(&row, "timeline")?,
             })
         };
-        self.limit(CONNECT_TIMEOUT, session).await
+        self.limit(self.server.connect_timeout, session).await
     }
 
     /// Asks the server what it is.

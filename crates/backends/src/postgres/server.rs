@@ -7,10 +7,8 @@ use cachalot_core::Secret;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
+use crate::CONNECT_TIMEOUT;
 use crate::url::StoreUrl;
-
-/// Maximum time to connect to a host.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The time without data after which the server is asked if it is there.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(30);
@@ -25,6 +23,8 @@ pub struct Server {
     password: Option<Secret<String>>,
     /// The URL without the password.
     location: String,
+    /// Maximum time to connect to a host, to check the tables, and to prepare a statement.
+    pub(super) connect_timeout: Duration,
 }
 
 impl Server {
@@ -40,8 +40,16 @@ impl Server {
             url: Secret::new(url.text().to_owned()),
             password: password.map(|password| Secret::new(password.to_owned())),
             location: url.location().to_owned(),
+            connect_timeout: CONNECT_TIMEOUT,
         };
         server.config().map(|_| server)
+    }
+
+    /// Sets the maximum time to connect, unless the URL has one.
+    #[must_use]
+    pub fn connecting_within(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
     }
 
     /// The URL without the password and the parameters.
@@ -85,7 +93,7 @@ impl Server {
         config.keepalives_idle(KEEPALIVE_AFTER);
         config.tcp_user_timeout(UNACKNOWLEDGED_TIMEOUT);
         if config.get_connect_timeout().is_none() {
-            config.connect_timeout(CONNECT_TIMEOUT);
+            config.connect_timeout(self.connect_timeout);
         }
         Ok(config)
     }

@@ -24,9 +24,6 @@ use crate::liveness::Liveness;
 use crate::repetition::{Progress, REOPEN_PAUSES, Repetition};
 use crate::trust::trust_remedy;
 
-/// Maximum time to connect.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-
 /// Maximum time for replicas to acknowledge a write, in milliseconds.
 const REPLICATION_TIMEOUT: u32 = 2000;
 
@@ -385,7 +382,7 @@ impl Connection {
         let location = &self.name;
         let is_cluster = server.topology == Topology::Cluster;
         let info = server.connection_info(address);
-        let connection = connect(info, CONNECT_TIMEOUT).await;
+        let connection = connect(info, server.connect_timeout).await;
         let mut connection = connection.map_err(|error| self.failure(error))?;
         let mut send = async |command: Cmd| {
             let done = connection.send_packed_command(&command).await;

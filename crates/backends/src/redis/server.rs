@@ -10,6 +10,7 @@ use redis::{
     RedisError,
 };
 
+use crate::CONNECT_TIMEOUT;
 use crate::url::StoreUrl;
 
 /// Maximum time of a call. Callers have limits of their own, which are shorter.
@@ -44,6 +45,8 @@ pub struct Server {
     pub(super) location: String,
     /// True if the operator says that the server has all acknowledged writes when it starts again.
     pub(super) is_durable: bool,
+    /// Maximum time to connect.
+    pub(super) connect_timeout: Duration,
 }
 
 impl Server {
@@ -127,6 +130,7 @@ impl Server {
             database,
             location: url.location().to_owned(),
             is_durable: has_parameter(url.text(), "durable=true"),
+            connect_timeout: CONNECT_TIMEOUT,
         })
     }
 
@@ -135,6 +139,13 @@ impl Server {
     #[must_use]
     pub fn durable(mut self, is_durable: bool) -> Self {
         self.is_durable |= is_durable;
+        self
+    }
+
+    /// Sets the maximum time to connect.
+    #[must_use]
+    pub fn connecting_within(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
         self
     }
 

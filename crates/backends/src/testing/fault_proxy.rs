@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 /// What a proxy does with data from the server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub enum Fault {
     /// Forwards it.
     None,
@@ -22,6 +22,9 @@ pub enum Fault {
     Abandon,
     /// Forwards it after a delay.
     Delay(Duration),
+    /// Forwards it when all requests of the client have reached the server, and this returns true: the client sends
+    /// nothing until it has a reply.
+    WhenIdle(fn() -> bool),
     /// Ends the connection after so many bytes of a reply.
     Cut(usize),
     /// Ends the connection in place of the next reply, and becomes [`Fault::None`].
@@ -49,7 +52,7 @@ struct Shared {
     replied: AtomicUsize,
     /// Connections that were not accepted.
     refused: AtomicUsize,
-    /// Replies that followed a request.
+    /// Requests that were not sent before the reply to an earlier one.
     round_trips: AtomicUsize,
 }
 
@@ -58,8 +61,10 @@ struct Shared {
 struct Connection {
     /// True if the reply to the last request is to be lost.
     is_lost: AtomicBool,
-    /// True from a request to the first data of its reply.
+    /// True if the client has got nothing since its last request.
     is_asked: AtomicBool,
+    /// True while a request that was read is not yet forwarded.
+    is_forwarding: AtomicBool,
     /// True if the connection was made under [`Fault::HangNew`].
     is_new: bool,
 }
@@ -72,7 +77,7 @@ impl Shared {
     /// Returns true if the next reply is to be lost.
     fn loses_next_reply(&self) -> bool {
         let mut fault = self.fault.lock().unwrap();
-        let loses = *fault == Fault::LoseNextReply;
+        let loses = matches!(*fault, Fault::LoseNextReply);
         if loses {
             *fault = Fault::None;
         }
@@ -116,7 +121,7 @@ impl FaultProxy {
         thread::spawn(move || {
             for client in listener.incoming() {
                 let client = client.unwrap();
-                if shared.fault() == Fault::Refuse {
+                if matches!(shared.fault(), Fault::Refuse) {
                     shared.refused.fetch_add(1, Ordering::Relaxed);
                     continue;
                 }
@@ -132,7 +137,7 @@ impl FaultProxy {
                 let known = client.try_clone().unwrap();
                 shared.clients.lock().unwrap().push(known);
                 let connection = Arc::new(Connection {
-                    is_new: shared.fault() == Fault::HangNew,
+                    is_new: matches!(shared.fault(), Fault::HangNew),
                     ..Connection::default()
                 });
                 let (own, known) = (Arc::clone(&connection), Arc::clone(&shared));
@@ -155,7 +160,7 @@ impl FaultProxy {
     /// If a thread of the proxy has panicked.
     pub fn set(&self, fault: Fault) {
         *self.shared.fault.lock().unwrap() = fault;
-        if fault == Fault::Abandon {
+        if matches!(fault, Fault::Abandon) {
             // Connections notice it before the next fault is set.
             thread::sleep(Duration::from_millis(100));
         }
@@ -184,7 +189,7 @@ impl FaultProxy {
         self.shared.refused.load(Ordering::Relaxed)
     }
 
-    /// The number of replies that followed a request, on all connections.
+    /// The number of requests that were not sent before the reply to an earlier one, on all connections.
     #[must_use]
     pub fn round_trips(&self) -> usize {
         self.shared.round_trips.load(Ordering::Relaxed)
@@ -206,47 +211,71 @@ impl FaultProxy {
 /// Forwards requests; ends with the connection.
 fn forward(mut from: TcpStream, mut to: TcpStream, shared: &Shared, connection: &Connection) {
     let mut buffer = [0; 16 << 10];
-    while let Ok(read @ 1..) = from.read(&mut buffer) {
+    from.set_read_timeout(Some(IDLE)).unwrap();
+    loop {
+        // Data stays unread until it is marked as being forwarded: see `has_forwarded`.
+        match from.peek(&mut buffer) {
+            Ok(1..) => connection.is_forwarding.store(true, Ordering::SeqCst),
+            Err(error) if is_idle(&error) => continue,
+            Ok(0) | Err(_) => break,
+        }
+        let Ok(read @ 1..) = from.read(&mut buffer) else {
+            break;
+        };
         if shared.loses_reply_to(&buffer[..read]) {
             connection.is_lost.store(true, Ordering::Relaxed);
         }
-        connection.is_asked.store(true, Ordering::Relaxed);
+        if !connection.is_asked.swap(true, Ordering::SeqCst) {
+            shared.round_trips.fetch_add(1, Ordering::Relaxed);
+        }
         if to.write_all(&buffer[..read]).is_err() {
             break;
         }
+        connection.is_forwarding.store(false, Ordering::SeqCst);
     }
     let _ = to.shutdown(Shutdown::Both);
     let _ = from.shutdown(Shutdown::Both);
 }
 
+/// The timeout of reads, after which the state is looked at.
+const IDLE: Duration = Duration::from_millis(20);
+
+fn is_idle(error: &std::io::Error) -> bool {
+    matches!(
+        error.kind(),
+        std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
+    )
+}
+
+/// Returns true if everything that a client has sent was forwarded.
+fn has_forwarded(client: &TcpStream, connection: &Connection) -> bool {
+    // In this order: what is no longer unread is marked.
+    let is_read = client.peek(&mut [0]).is_err_and(|error| is_idle(&error));
+    is_read && !connection.is_forwarding.load(Ordering::SeqCst)
+}
+
 /// Forwards replies; ends with the connection.
 fn reply(mut from: TcpStream, mut to: TcpStream, shared: &Shared, connection: &Connection) {
     let mut buffer = [0; 16 << 10];
-    let timeout = Some(Duration::from_millis(20));
-    from.set_read_timeout(timeout).unwrap();
+    from.set_read_timeout(Some(IDLE)).unwrap();
     let mut is_abandoned = false;
     loop {
-        let is_idle = |error: &std::io::Error| {
-            matches!(
-                error.kind(),
-                std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
-            )
-        };
         let read = match from.read(&mut buffer) {
             Ok(0) => break,
             Ok(read) => read,
             Err(error) if is_idle(&error) => 0,
             Err(_) => break,
         };
-        let hangs = |fault| fault == Fault::Hang || connection.is_new && fault == Fault::HangNew;
+        let hangs = |fault| match fault {
+            Fault::Hang => true,
+            Fault::HangNew => connection.is_new,
+            _ => false,
+        };
         while hangs(shared.fault()) {
             thread::sleep(Duration::from_millis(5));
         }
-        if read > 0 && connection.is_asked.swap(false, Ordering::Relaxed) {
-            shared.round_trips.fetch_add(1, Ordering::Relaxed);
-        }
         let now = shared.fault();
-        is_abandoned |= now == Fault::Abandon;
+        is_abandoned |= matches!(now, Fault::Abandon);
         let forwarded = match now {
             Fault::Refuse => break,
             _ if read > 0 && connection.is_lost.load(Ordering::Relaxed) => break,
@@ -256,8 +285,17 @@ fn reply(mut from: TcpStream, mut to: TcpStream, shared: &Shared, connection: &C
                 thread::sleep(delay);
                 read
             }
+            Fault::WhenIdle(is_client_idle) if read > 0 => {
+                while !(is_client_idle() && has_forwarded(&to, connection)) {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                read
+            }
             _ => read,
         };
+        if forwarded > 0 {
+            connection.is_asked.store(false, Ordering::SeqCst);
+        }
         shared.replied.fetch_add(forwarded, Ordering::Relaxed);
         if !is_abandoned && to.write_all(&buffer[..forwarded]).is_err() || forwarded < read {
             break;

@@ -6,15 +6,15 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cachalot_backends::open;
 use cachalot_backends::testing::{Fault, FaultProxy, PgBouncer, PostgresServer, RedisServer};
-use cachalot_backends::{OpenOptions, open};
 use cachalot_store::{
     ErrorKind, GetOrReserve, Lease, PageRequest, PutAllResult, PutCondition, PutResult,
     RecordFilter, ReserveResult, Stale, Store, space,
 };
 
 use crate::faults::{proxied, stores_with_connections};
-use crate::{parse, record, runtime, spent};
+use crate::{parse, patient, record, runtime, spent};
 
 /// A server whose connections can be ended.
 struct Subject {
@@ -24,7 +24,7 @@ struct Subject {
 
 fn subject(url: &str, end_connections: impl Fn() + 'static) -> Subject {
     Subject {
-        store: open(&parse(url), &OpenOptions::default()).unwrap(),
+        store: open(&parse(url), &patient()).unwrap(),
         end_connections: Box::new(end_connections),
     }
 }
@@ -313,7 +313,7 @@ fn writes_wait_for_a_server_that_reads_its_file() {
     let url = proxy.url(&server.fresh_url(), server.port());
     let loading = TcpListener::bind("127.0.0.1:0").unwrap();
     runtime().block_on(async {
-        let store = open(&parse(&url), &OpenOptions::default()).unwrap();
+        let store = open(&parse(&url), &patient()).unwrap();
         let new = |key: &str| record(key.to_owned(), b"value".to_vec(), Vec::new());
         let put = store.put(space::USER, new("first"), None, &[]);
         put.settle().await.unwrap();

@@ -1,6 +1,7 @@
 //! Faults between the client and a real server.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use cachalot_backends::testing::{
@@ -9,7 +10,7 @@ use cachalot_backends::testing::{
 use cachalot_backends::{OpenOptions, open};
 use cachalot_store::{Error, ErrorKind, GetOrReserve, PutResult, ReserveResult, Stale, Store};
 
-use crate::{parse, record, runtime};
+use crate::{parse, patient, record, runtime};
 
 /// How long the cache waits for a lookup by default.
 const PATIENCE: Duration = Duration::from_millis(250);
@@ -20,7 +21,7 @@ const LONG: Duration = Duration::from_secs(60);
 pub(crate) fn proxied(url: &str, port: u16) -> (FaultProxy, Arc<dyn Store>) {
     let proxy = FaultProxy::start(port);
     let url = proxy.url(url, port);
-    let store = open(&parse(&url), &OpenOptions::default()).unwrap();
+    let store = open(&parse(&url), &patient()).unwrap();
     (proxy, store)
 }
 
@@ -50,7 +51,7 @@ fn stores() -> Vec<(FaultProxy, Arc<dyn Store>)> {
         let through = |(name, host): (String, String)| (name, proxy.url(&host, emulator.port()));
         let options = OpenOptions {
             environment: environment.into_iter().map(through).collect(),
-            ..OpenOptions::default()
+            ..patient()
         };
         let store = open(&parse(&emulator.fresh_url()), &options).unwrap();
         stores.push((proxy, store));
@@ -237,7 +238,14 @@ fn acknowledged_writes_survive_cuts() {
 
 #[test]
 fn calls_are_few_round_trips() {
-    runtime().block_on(async {
+    /// True while the only thread of the runtime has nothing to do: all requests of a round trip are sent.
+    static IS_IDLE: AtomicBool = AtomicBool::new(false);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .on_thread_park(|| IS_IDLE.store(true, Ordering::SeqCst))
+        .on_thread_unpark(|| IS_IDLE.store(false, Ordering::SeqCst))
+        .build();
+    runtime.unwrap().block_on(async {
         for (proxy, store) in stores() {
             let name = store.about().name;
             let (lookup, miss, write) = match name {
@@ -263,8 +271,7 @@ fn calls_are_few_round_trips() {
                     .unwrap();
                 get(&*store, key).await.unwrap();
             }
-            // All requests of a round trip are sent before its first reply.
-            proxy.set(Fault::Delay(Duration::from_millis(100)));
+            proxy.set(Fault::WhenIdle(|| IS_IDLE.load(Ordering::SeqCst)));
             let before = proxy.round_trips();
             let found = store
                 .get_or_reserve("space", "a", request)
@@ -303,13 +310,13 @@ fn postgres_that_is_read_only_still_answers() {
     };
     let url = server.fresh_url();
     runtime().block_on(async {
-        let writer = open(&parse(&url), &OpenOptions::default()).unwrap();
+        let writer = open(&parse(&url), &patient()).unwrap();
         put(&*writer, "key").await.unwrap();
         let url = url.replace(
             "options=",
             "options=-cdefault_transaction_read_only%3Don%20",
         );
-        let reader = open(&parse(&url), &OpenOptions::default()).unwrap();
+        let reader = open(&parse(&url), &patient()).unwrap();
         let request = GetOrReserve {
             counters: &[],
             labels: &[],
@@ -343,7 +350,7 @@ fn postgres_without_space_is_reported_and_recovers() {
     };
     let url = server.fresh_url();
     runtime().block_on(async {
-        let store = open(&parse(&url), &OpenOptions::default()).unwrap();
+        let store = open(&parse(&url), &patient()).unwrap();
         put(&*store, "key").await.unwrap();
         server.execute(
             &url,

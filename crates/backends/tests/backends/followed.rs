@@ -17,7 +17,7 @@ use cachalot_store::{
     Error, Label, LabelMatch, PageRequest, RecordFilter, Store, StoreReply, counter,
 };
 
-use crate::{parse, record, runtime, subject};
+use crate::{CONNECT_TIMEOUT, parse, record, runtime, subject};
 
 const STALENESS: Duration = Duration::from_millis(400);
 
@@ -32,7 +32,9 @@ mod on_redis {
 fn postgres_subject() -> Option<Subject> {
     let url = parse(&PostgresServer::shared()?.fresh_url());
     Some(subject(|shift| {
-        let server = postgres::Server::new(&url, None).unwrap();
+        let server = postgres::Server::new(&url, None)
+            .unwrap()
+            .connecting_within(CONNECT_TIMEOUT);
         FollowedStore::new(PostgresStore::with_shift(server, shift), STALENESS)
     }))
 }
@@ -40,17 +42,27 @@ fn postgres_subject() -> Option<Subject> {
 fn redis_subject() -> Option<Subject> {
     let url = parse(&RedisServer::shared()?.fresh_url());
     Some(subject(|shift| {
-        let server = redis::Server::new(&url, None).unwrap();
+        let server = redis::Server::new(&url, None)
+            .unwrap()
+            .connecting_within(CONNECT_TIMEOUT);
         FollowedStore::new(RedisStore::with_shift(server, shift), STALENESS)
     }))
 }
 
 fn postgres_store(url: &str) -> PostgresStore {
-    PostgresStore::new(postgres::Server::new(&parse(url), None).unwrap())
+    PostgresStore::new(
+        postgres::Server::new(&parse(url), None)
+            .unwrap()
+            .connecting_within(CONNECT_TIMEOUT),
+    )
 }
 
 fn redis_store(url: &str) -> RedisStore {
-    RedisStore::new(redis::Server::new(&parse(url), None).unwrap())
+    RedisStore::new(
+        redis::Server::new(&parse(url), None)
+            .unwrap()
+            .connecting_within(CONNECT_TIMEOUT),
+    )
 }
 
 /// Waits until a store has a stamp.

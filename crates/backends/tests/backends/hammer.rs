@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cachalot_backends::open;
 use cachalot_backends::testing::{PostgresServer, RedisServer};
-use cachalot_backends::{OpenOptions, open};
 use cachalot_store::{GetOrReserve, Lease, PutResult, Record, ReserveResult, Stale, Store, space};
 use tokio::task::JoinSet;
 
-use crate::{parse, record, runtime};
+use crate::{parse, patient, record, runtime};
 
 const WORKERS: u64 = 8;
 const STEPS: u64 = 12;
@@ -110,7 +110,7 @@ async fn work(store: Arc<dyn Store>, worker: u64, round: u64, is_restarted: bool
 fn hammer(url: &str, is_restarted: bool, mut disturb: impl FnMut()) {
     let rounds = std::env::var("CACHALOT_TEST_HAMMER_ROUNDS");
     let rounds: u64 = rounds.map_or(3, |rounds| rounds.parse().unwrap());
-    let open = || open(&parse(url), &OpenOptions::default()).unwrap();
+    let open = || open(&parse(url), &patient()).unwrap();
     runtime().block_on(async {
         let stores = [open(), open()];
         let (mut kept, mut spent, mut unknown) = (BTreeMap::new(), 0, 0);

@@ -75,6 +75,17 @@ fn runtime() -> tokio::runtime::Runtime {
         .unwrap()
 }
 
+/// The time that a server may take to accept a connection: the machine may be busy.
+const CONNECT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(120);
+
+/// Options of a store with this time.
+fn patient() -> cachalot_backends::OpenOptions {
+    cachalot_backends::OpenOptions {
+        connect_timeout: CONNECT_TIMEOUT,
+        ..cachalot_backends::OpenOptions::default()
+    }
+}
+
 /// Reads the sum `spent` of budgets. Unlike an increment, a read is repeated if its connection has ended.
 async fn spent(store: &dyn Store) -> u64 {
     let found = store.get(space::GATEWAY, "none", &["spent"]);

@@ -4,12 +4,19 @@ use cachalot_backends::postgres::{PostgresStore, Server};
 use cachalot_backends::testing::PgBouncer;
 use cachalot_store::conformance::Subject;
 
-use crate::{parse, subject};
+use crate::{CONNECT_TIMEOUT, parse, subject};
 
 cachalot_store::memory_conformance_checks! { checks, pooled() }
 
 fn pooled() -> Option<Subject> {
     let url = parse(&PgBouncer::shared()?.fresh_url());
-    let open = |shift| PostgresStore::with_shift(Server::new(&url, None).unwrap(), shift);
+    let open = |shift| {
+        PostgresStore::with_shift(
+            Server::new(&url, None)
+                .unwrap()
+                .connecting_within(CONNECT_TIMEOUT),
+            shift,
+        )
+    };
     Some(subject(open))
 }

@@ -14,18 +14,29 @@ use cachalot_store::{
     RecordFilter, ReserveResult, SpaceUsage, Store as _,
 };
 
-use crate::{parse, record, runtime, subject};
+use crate::{CONNECT_TIMEOUT, parse, record, runtime, subject};
 
 cachalot_store::memory_conformance_checks! { checks, shared() }
 
 fn shared() -> Option<Subject> {
     let url = parse(&PostgresServer::shared()?.fresh_url());
-    let open = |shift| PostgresStore::with_shift(Server::new(&url, None).unwrap(), shift);
+    let open = |shift| {
+        PostgresStore::with_shift(
+            Server::new(&url, None)
+                .unwrap()
+                .connecting_within(CONNECT_TIMEOUT),
+            shift,
+        )
+    };
     Some(subject(open))
 }
 
 fn open(url: &str) -> PostgresStore {
-    PostgresStore::new(Server::new(&parse(url), None).unwrap())
+    PostgresStore::new(
+        Server::new(&parse(url), None)
+            .unwrap()
+            .connecting_within(CONNECT_TIMEOUT),
+    )
 }
 
 /// The tables of the first layout, with a function that it had and that has another result now.

@@ -11,18 +11,29 @@ use cachalot_store::{
     ReserveResult, Store as _, counter, space,
 };
 
-use crate::{parse, record, runtime, subject};
+use crate::{CONNECT_TIMEOUT, parse, record, runtime, subject};
 
 cachalot_store::memory_conformance_checks! { checks, shared() }
 
 fn shared() -> Option<Subject> {
     let url = parse(&RedisServer::shared()?.fresh_url());
-    let open = |shift| RedisStore::with_shift(Server::new(&url, None).unwrap(), shift);
+    let open = |shift| {
+        RedisStore::with_shift(
+            Server::new(&url, None)
+                .unwrap()
+                .connecting_within(CONNECT_TIMEOUT),
+            shift,
+        )
+    };
     Some(subject(open))
 }
 
 fn open(url: &str) -> RedisStore {
-    RedisStore::new(Server::new(&parse(url), None).unwrap())
+    RedisStore::new(
+        Server::new(&parse(url), None)
+            .unwrap()
+            .connecting_within(CONNECT_TIMEOUT),
+    )
 }
 
 async fn get(store: &RedisStore, space: &str, key: &str, counter: &str) -> GetResult {

@@ -6,7 +6,7 @@ use cachalot_backends::redis::{RedisStore, Server};
 use cachalot_backends::testing::RedisServer;
 use cachalot_store::{ErrorKind, GetResult, PutResult, ReserveResult, Store as _, space};
 
-use crate::{parse, record, runtime, spent};
+use crate::{CONNECT_TIMEOUT, parse, record, runtime, spent};
 
 /// Settings with which each reply comes after its write is in the file.
 const DURABLE: [&str; 6] = [
@@ -19,7 +19,9 @@ const DURABLE: [&str; 6] = [
 ];
 
 fn open(url: &str, is_durable: bool) -> RedisStore {
-    let server = Server::new(&parse(url), None).unwrap();
+    let server = Server::new(&parse(url), None)
+        .unwrap()
+        .connecting_within(CONNECT_TIMEOUT);
     RedisStore::new(server.durable(is_durable))
 }
 

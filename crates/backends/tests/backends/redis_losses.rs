@@ -9,10 +9,14 @@ use cachalot_store::{
     space,
 };
 
-use crate::{parse, record, runtime};
+use crate::{CONNECT_TIMEOUT, parse, record, runtime};
 
 fn open(url: &str) -> RedisStore {
-    RedisStore::new(Server::new(&parse(url), None).unwrap())
+    RedisStore::new(
+        Server::new(&parse(url), None)
+            .unwrap()
+            .connecting_within(CONNECT_TIMEOUT),
+    )
 }
 
 async fn get(store: &RedisStore) -> GetResult {
