@@ -3,7 +3,7 @@
 //!
 //! - [`Run`] runs a program to its end and passes its output on.
 //! - [`ProcessGroup`] is a running program, for owners that exchange messages with it.
-//! - [`untrusting_git`] runs git in a directory whose configuration is not trusted.
+//! - [`untrusting_git`] and [`without_filters`] run git in a directory whose configuration is not trusted.
 //! - [`shell_command`] is the one way to start the system's shell.
 
 mod error;
@@ -15,7 +15,7 @@ mod status;
 mod stream;
 
 pub use error::{Error, StartError};
-pub use git::untrusting_git;
+pub use git::{git_output, untrusting_git, without_filters};
 pub use group::{GroupKiller, ProcessGroup};
 pub use run::{Ended, Lingering, Output, Run, StartedRun};
 pub use shell::shell_command;

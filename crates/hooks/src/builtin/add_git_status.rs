@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cachalot_process::{Error, Lingering, Run, Streams, untrusting_git};
-use tokio::process::Command;
+use cachalot_process::{git_output, without_filters};
 
 use super::BuiltinDependencies;
 use super::simple::SimpleBuiltin;
@@ -19,15 +18,8 @@ use crate::paragraph::{add, truncate};
 /// Maximum bytes of the status in the message.
 const MAX_BYTES: usize = 4096;
 
-/// Maximum bytes of filter names to read. A repository with more gets no status.
-const MAX_FILTER_BYTES: usize = 64 * 1024;
-
 /// Timeout of git.
 const TIMEOUT: Duration = Duration::from_secs(5);
-
-/// An environment variable of the child process that is set to the empty string; see
-/// [`AddGitStatus::filters`].
-const EMPTY_VARIABLE: &str = "CACHALOT_EMPTY";
 
 /// Adds the output of `git status` to the user's messages.
 ///
@@ -53,10 +45,7 @@ impl AddGitStatus {
     /// Returns the output of git; `None` if git is missing or fails, for example outside of a
     /// repository.
     async fn status(&self, directory: &Path) -> Option<Vec<u8>> {
-        let mut command = self.git(directory);
-        for name in self.filters(directory).await? {
-            command.arg(format!("--config-env={name}={EMPTY_VARIABLE}"));
-        }
+        let mut command = without_filters(directory, &self.environment).await?;
         command.args([
             "status",
             "--short",
@@ -64,58 +53,8 @@ impl AddGitStatus {
             "--no-renames",
             "--ignore-submodules=all",
         ]);
-        let (output, code) = output(command, MAX_BYTES).await?;
+        let (output, code) = git_output(command, MAX_BYTES).await?;
         (output.len() > MAX_BYTES || code == Some(0)).then_some(output)
-    }
-
-    /// Returns the setting names of all filters. The caller overrides each with an empty value: git has
-    /// no option that disables filters, and the attributes that select them are spread over several
-    /// files.
-    async fn filters(&self, directory: &Path) -> Option<Vec<String>> {
-        let mut command = self.git(directory);
-        command.args([
-            "config",
-            "--null",
-            "--name-only",
-            "--get-regexp",
-            "^filter[.]",
-        ]);
-        let (output, code) = output(command, MAX_FILTER_BYTES).await?;
-        // Exit code 1: no setting matches.
-        if output.len() > MAX_FILTER_BYTES || !matches!(code, Some(0 | 1)) {
-            return None;
-        }
-        let names = output.split(|byte| *byte == 0);
-        let names = names.filter(|name| !name.is_empty());
-        names
-            .map(|name| String::from_utf8(name.to_vec()).ok())
-            .collect()
-    }
-
-    fn git(&self, directory: &Path) -> Command {
-        let mut command = untrusting_git(directory, &self.environment);
-        command.env(EMPTY_VARIABLE, "");
-        command
-    }
-}
-
-/// Returns the output and the exit code of a program. If the output exceeds `most` bytes, returns the
-/// bytes so far without an exit code, and kills the program.
-async fn output(command: Command, most: usize) -> Option<(Vec<u8>, Option<i32>)> {
-    let run = Run {
-        command,
-        input: None,
-        streams: Streams::StdoutOnly,
-        output_limit: Some(most),
-        // The caller drops the future on timeout.
-        timeout: None,
-        lingering: Lingering::Kill,
-    };
-    let mut output = Vec::new();
-    match run.run(|_, bytes| output.extend_from_slice(bytes)).await {
-        Ok(ended) => Some((output, ended.status.code())),
-        Err(Error::TooMuchOutput { .. }) => Some((output, None)),
-        Err(_) => None,
     }
 }
 
