@@ -14,7 +14,7 @@ use crate::guard::{AllowList, AllowedHosts, BlockedHost, ForeignRedirect, Guarde
 use crate::mask::{masked, masked_text};
 use crate::proxy::proxies;
 use crate::redirect::{self as hop, RedirectCheck};
-use crate::tunnel::{TunnelError, Tunnels};
+use crate::tunnel::{Connection, TunnelError, Tunnels};
 
 /// Options of the HTTP client. The defaults suit the command line.
 #[derive(Clone)]
@@ -278,6 +278,24 @@ impl GuardedClient {
         self.shared
             .exchange(request, RequestRoute::Guarded, redirect_check)
             .await
+    }
+
+    /// Connects to the host and port of an `http(s)` URL; the caller speaks the protocol, TLS included.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Refused`] if the host is private; the server, or a proxy on the way, is unreachable.
+    pub async fn connect(&self, url: &Url) -> Result<Connection, Error> {
+        let unreachable = |what: &str| {
+            let message = format!("cannot connect to `{}`: {what}", masked(url.as_str()));
+            Error::new(ErrorKind::Unavailable, message).retrying(true)
+        };
+        let connecting = self.shared.tunnels.connect(url);
+        match tokio::time::timeout(self.shared.options.connect_timeout, connecting).await {
+            Ok(Ok(connection)) => Ok(connection),
+            Ok(Err(TunnelError::Refused(refusal))) => Err(refused(url.as_str(), &refusal)),
+            Ok(Err(TunnelError::Failed(what))) => Err(unreachable(&what)),
+            Err(_) => Err(unreachable("no answer in time")),
+        }
     }
 }
 

@@ -38,5 +38,5 @@ pub use reqwest::{Method, RequestBuilder, Response, StatusCode, Url, header};
 pub use stat::Stat;
 pub use storage::{Storage, StorageOptions};
 pub use transfer::{body, chunks, success};
-pub use tunnel::{proxies, tls_config};
+pub use tunnel::{Connection, proxies, tls_config};
 pub use version::{ObjectVersion, VersionRead};

@@ -1,4 +1,4 @@
-//! Guarded requests through a proxy.
+//! Guarded connections and requests through a proxy.
 //!
 //! A proxy that receives a host name resolves it itself, possibly to another address than the checked one. It
 //! is therefore asked for a tunnel (`CONNECT`) to a checked address, for both `http` and `https`. Requests in
@@ -14,6 +14,7 @@ use std::task::{Context, Poll};
 
 use cachalot_core::causes::{cause_in, root_cause};
 use http::Uri;
+use hyper_rustls::builderstates::WantsProtocols2;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -31,6 +32,10 @@ use crate::guard::{AllowList, BlockedHost};
 use crate::proxy::are_disabled;
 
 type Fault = Box<dyn StdError + Send + Sync>;
+type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
+
+/// A connection to a checked address of a host.
+pub type Connection = TokioIo<Stream>;
 
 /// Sends guarded requests through the proxies of an environment.
 pub(crate) struct Tunnels {
@@ -94,22 +99,43 @@ impl Tunnels {
         Ok(response.into())
     }
 
+    /// Connects to the host of a URL, through a proxy if there is one for it.
+    pub(crate) async fn connect(&self, url: &Url) -> Result<Connection, TunnelError> {
+        let connector = CheckedConnector {
+            tunnel: self.proxy(url).map(|proxy| self.tunnel(&proxy)),
+            allow: Arc::clone(&self.allow),
+        };
+        let connected = async { connector.connect(url.as_str().parse()?).await };
+        let connected =
+            connected
+                .await
+                .map_err(|error| match cause_in::<BlockedHost>(error.as_ref()) {
+                    Some(refusal) => TunnelError::Refused(refusal.clone()),
+                    None => TunnelError::Failed(root_cause(error.as_ref())),
+                });
+        connected.map(TokioIo::new)
+    }
+
     fn connector(&self, proxy: &Intercept) -> HttpsConnector<CheckedConnector> {
-        let https = || {
-            HttpsConnectorBuilder::new()
-                .with_tls_config(self.tls.get_or_init(tls_config).clone())
-                .https_or_http()
-                .enable_http1()
-        };
-        let tunnel = Tunnel::new(proxy.uri().clone(), https().build());
-        let tunnel = match proxy.basic_auth() {
-            Some(auth) => tunnel.with_auth(auth.clone()),
-            None => tunnel,
-        };
-        https().wrap_connector(CheckedConnector {
-            tunnel,
+        self.https().wrap_connector(CheckedConnector {
+            tunnel: Some(self.tunnel(proxy)),
             allow: Arc::clone(&self.allow),
         })
+    }
+
+    fn tunnel(&self, proxy: &Intercept) -> ProxyTunnel {
+        let tunnel = Tunnel::new(proxy.uri().clone(), self.https().build());
+        match proxy.basic_auth() {
+            Some(auth) => tunnel.with_auth(auth.clone()),
+            None => tunnel,
+        }
+    }
+
+    fn https(&self) -> HttpsConnectorBuilder<WantsProtocols2> {
+        HttpsConnectorBuilder::new()
+            .with_tls_config(self.tls.get_or_init(tls_config).clone())
+            .https_or_http()
+            .enable_http1()
     }
 }
 
@@ -152,15 +178,18 @@ pub fn tls_config() -> ClientConfig {
     })
 }
 
-/// Connects to a checked address of a host, through a proxy.
+type ProxyTunnel = Tunnel<HttpsConnector<HttpConnector>>;
+
+/// Connects to a checked address of a host.
 #[derive(Clone)]
 struct CheckedConnector {
-    tunnel: Tunnel<HttpsConnector<HttpConnector>>,
+    /// The proxy on the way.
+    tunnel: Option<ProxyTunnel>,
     allow: Arc<AllowList>,
 }
 
 impl CheckedConnector {
-    async fn connect(mut self, uri: Uri) -> Result<MaybeHttpsStream<TokioIo<TcpStream>>, Fault> {
+    async fn connect(mut self, uri: Uri) -> Result<Stream, Fault> {
         let host = uri.host().unwrap_or_default();
         let port = uri.port_u16().unwrap_or(match uri.scheme_str() {
             Some("https") => 443,
@@ -171,19 +200,32 @@ impl CheckedConnector {
         self.allow.check(bare, found.iter().map(SocketAddr::ip))?;
         let mut failure: Fault = format!("`{bare}` has no address").into();
         for address in found {
-            let target: Uri = format!("http://{address}/").parse()?;
-            std::future::poll_fn(|context| self.tunnel.poll_ready(context)).await?;
-            match self.tunnel.call(target).await {
+            let connected = match &mut self.tunnel {
+                Some(tunnel) => through(tunnel, address).await,
+                None => direct(address).await,
+            };
+            match connected {
                 Ok(stream) => return Ok(stream),
-                Err(error) => failure = error.into(),
+                Err(error) => failure = error,
             }
         }
         Err(failure)
     }
 }
 
+async fn through(tunnel: &mut ProxyTunnel, address: SocketAddr) -> Result<Stream, Fault> {
+    let target: Uri = format!("http://{address}/").parse()?;
+    std::future::poll_fn(|context| tunnel.poll_ready(context)).await?;
+    Ok(tunnel.call(target).await?)
+}
+
+async fn direct(address: SocketAddr) -> Result<Stream, Fault> {
+    let stream = TcpStream::connect(address).await?;
+    Ok(MaybeHttpsStream::Http(TokioIo::new(stream)))
+}
+
 impl Service<Uri> for CheckedConnector {
-    type Response = MaybeHttpsStream<TokioIo<TcpStream>>;
+    type Response = Stream;
     type Error = Fault;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Fault>> + Send>>;
 
