@@ -319,12 +319,23 @@ impl Team {
 
     /// True if a toolset may be an MCP server.
     fn names_servers(&self) -> bool {
+        self.has_toolset(&["mcp"])
+    }
+
+    fn has_toolset(&self, types: &[&str]) -> bool {
         let toolsets = self
             .agents
             .iter()
             .filter_map(|agent| agent.toolsets.as_ref());
         let mut entries = toolsets.filter_map(Node::as_list).flatten();
-        entries.any(|entry| entry.get("type").and_then(Node::as_text) == Some("mcp"))
+        let has = |kind: Option<&str>| kind.is_some_and(|kind| types.contains(&kind));
+        entries.any(|entry| has(entry.get("type").and_then(Node::as_text)))
+    }
+
+    /// True if an agent may have a tool that runs commands.
+    #[must_use]
+    pub fn runs_commands(&self) -> bool {
+        self.has_toolset(&["shell", "background_jobs", "script"])
     }
 
     /// Returns problems of the models that the agents name, as far as `models` can find them without a

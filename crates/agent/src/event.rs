@@ -191,8 +191,10 @@ pub struct ApprovalRequest<'a> {
 /// The place where commands run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommandPlace {
-    /// A sandbox of the operating system.
+    /// A sandbox of the operating system, which guards protected and denied files.
     Sandbox,
+    /// A limited one, which does not guard files in the workspace.
+    LimitedSandbox,
     /// The machine, with the rights of the user.
     Outside,
 }
@@ -212,6 +214,9 @@ impl ApprovalRequest<'_> {
             }
             (.., Some(concern)) if concern.kind == ConcernKind::WritesProtected => {
                 format!("it {concern}; {}", concern.remedy(tool))
+            }
+            (.., Some(concern)) if concern.kind == ConcernKind::LeavesSandbox => {
+                concern.remedy(tool)
             }
             // An ask rule takes precedence over an allow rule.
             (Some(rule), ..) => format!(
@@ -246,6 +251,10 @@ pub enum ConcernKind {
     /// The call writes a file that controls agents or hooks. Only the user's approval of this call, or a rule
     /// that names the file, allows it.
     WritesProtected,
+    /// The call has failed in a sandbox, and would run without one. Only the user's approval of this call allows it.
+    LeavesSandbox,
+    /// The commands of the call can change files in the workspace that could not be brought back.
+    CannotBeUndone,
 }
 
 impl Concern {
@@ -258,6 +267,12 @@ impl Concern {
             ),
             ConcernKind::WritesProtected => {
                 "a rule under `permissions.allow` that names the file, or spells the whole command, lets it, and commands run with `--sandbox`".to_owned()
+            }
+            ConcernKind::CannotBeUndone => format!(
+                "`{tool}` under `permissions.allow` lets it, and files that git has need no copies"
+            ),
+            ConcernKind::LeavesSandbox => {
+                "`--sandbox-write` and `--sandbox-network` permit more in the sandbox".to_owned()
             }
         }
     }
@@ -286,6 +301,9 @@ pub enum Approval {
 pub trait Approver: Send + Sync {
     /// Answers a request. The calls of one turn are presented one at a time.
     async fn approve(&self, question: &ApprovalRequest<'_>) -> Approval;
+
+    /// Called before the commands of a permitted call run in a sandbox, also if nothing was asked about it.
+    async fn before_commands(&self) {}
 
     /// The permission mode reported to hooks.
     fn mode(&self) -> PermissionMode {

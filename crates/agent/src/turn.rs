@@ -14,6 +14,7 @@ mod end;
 mod message;
 mod mode;
 mod model_call;
+mod outside;
 mod overflow;
 mod permit;
 mod repair;

@@ -286,21 +286,25 @@ pub(crate) enum InitKind {
 pub(crate) struct SandboxFlags {
     /// Run commands of tools in a sandbox (`on`, also without a value): they write in the workspace only, not to protected
     /// files, read no credentials and no denied files, and have no network. `auto` also runs them without a question,
-    /// except those that a rule asks about. `off` runs commands and Python outside [default: for `chat --yes` and Python,
-    /// in a sandbox where the machine has one]. Linux only.
+    /// except those that a rule asks about. `off` runs commands and Python outside, `ask` commands after an approval
+    /// [default: `sandbox.yaml` in the configuration directory, else `ask`; for `chat --yes` and Python, in a sandbox where
+    /// the machine has one]. Linux only.
     #[arg(long, value_name = "MODE", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "on")]
     pub(crate) sandbox: Option<SandboxMode>,
     /// In the sandbox, this file or directory can be written, too, such as a cache of packages. May be repeated.
     #[arg(long, value_name = "PATH")]
     pub(crate) sandbox_write: Vec<PathBuf>,
-    /// In the sandbox, the network of the machine can be used.
-    #[arg(long)]
-    pub(crate) sandbox_network: bool,
+    /// In the sandbox, the network of the machine can be used; or with HOSTS, separated by commas (`*.` for all below),
+    /// only these, through an HTTP proxy.
+    #[arg(long, value_name = "HOSTS", num_args = 0.., require_equals = true, value_delimiter = ',')]
+    pub(crate) sandbox_network: Option<Vec<String>>,
 }
 
 /// Use of the sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SandboxMode {
+    /// Commands run outside, after an approval.
+    Ask,
     /// Commands run in it.
     On,
     /// Commands run in it, and without a question unless a rule asks.

@@ -19,6 +19,8 @@ mod prompt;
 mod questions;
 pub(crate) mod resumption;
 mod review;
+mod rewind;
+mod sandbox_offer;
 mod sandboxed_commands;
 pub(crate) mod setup;
 pub(crate) mod show;

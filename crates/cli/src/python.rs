@@ -4,21 +4,22 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 
 use cachalot_core::Problem;
+use cachalot_sandbox::Mechanism;
 use cachalot_tools::{Workspace, WorkspaceSandbox};
 use cachalot_workflow::format::{
     Agent, InlineCode, Language, PythonChoice, PythonRunner, ScriptSettings,
 };
 use cachalot_workflow::script::{self, Python3Options, ScriptFailure, WorkerPool};
 
-use crate::arguments::{Python, SandboxFlags, SandboxMode};
+use crate::arguments::{Python, SandboxMode};
 use crate::command_error::{CommandError, Result};
-use crate::sandbox::{self, SessionSandbox};
+use crate::sandbox::{self, NetworkAccess, SandboxSettings, SessionSandbox};
 use crate::wiring::ProcessEnvironment;
 
 /// The runners of Python that this machine and the command line permit. What needs the machine is tried at most once.
 pub(crate) struct PythonRunners<'a> {
     chosen: Option<PythonRunner>,
-    flags: &'a SandboxFlags,
+    settings: &'a SandboxSettings,
     process_environment: &'a ProcessEnvironment,
     has_sandbox: OnceCell<bool>,
     auto_is_python3: OnceCell<bool>,
@@ -36,12 +37,12 @@ pub(crate) struct PythonPlan {
 impl<'a> PythonRunners<'a> {
     pub(crate) fn new(
         python: &Python,
-        flags: &'a SandboxFlags,
+        settings: &'a SandboxSettings,
         process_environment: &'a ProcessEnvironment,
     ) -> Self {
         Self {
             chosen: python.runner(),
-            flags,
+            settings,
             process_environment,
             has_sandbox: OnceCell::new(),
             auto_is_python3: OnceCell::new(),
@@ -63,9 +64,9 @@ impl<'a> PythonRunners<'a> {
     }
 
     fn has_sandbox(&self) -> bool {
-        *self
-            .has_sandbox
-            .get_or_init(|| self.flags.sandbox != Some(SandboxMode::Off) && sandbox::is_available())
+        *self.has_sandbox.get_or_init(|| {
+            self.settings.flag != Some(SandboxMode::Off) && sandbox::guarding().is_some()
+        })
     }
 
     /// Returns the way in which the Python code of a file runs.
@@ -89,7 +90,7 @@ impl<'a> PythonRunners<'a> {
         };
         let needs_sandbox = self.has_sandbox();
         let is_permitted = self.chosen == Some(PythonRunner::Python3)
-            || self.flags.sandbox == Some(SandboxMode::Off);
+            || self.settings.flag == Some(SandboxMode::Off);
         if !needs_sandbox && !is_permitted {
             let problem = Problem::new(
                 "no-sandbox",
@@ -99,14 +100,14 @@ impl<'a> PythonRunners<'a> {
                 "`--python python3` runs it without a sandbox, with all your rights; `cachalot doctor` says why there is none",
             ));
         }
-        if needs_sandbox && settings.network && !self.flags.sandbox_network {
+        if needs_sandbox && settings.network && self.settings.network == NetworkAccess::None {
             let problem = Problem::new(
                 "needs-network",
                 "the file asks for the network in its Python code (`settings.python.network`)",
             );
             return Err(problem
                 .at(&block.place)
-                .help("`--sandbox-network` permits it"));
+                .help("`--sandbox-network` permits it, or `network` in sandbox.yaml"));
         }
         Ok(PythonPlan {
             auto_is_python3: auto_is_python3(),
@@ -163,10 +164,15 @@ impl<'a> PythonRunners<'a> {
         let directory = &self.process_environment.directory;
         let workspace = Workspace::open(directory)
             .map_err(|error| CommandError::failed(format!("{}: {error}", directory.display())))?;
-        let flags = SandboxFlags::default();
         let home = self.process_environment.home(None, None)?;
-        let session =
-            SessionSandbox::new(&flags, self.process_environment, &home, workspace.root())?;
+        let settings = SandboxSettings::default();
+        let session = SessionSandbox::new(
+            &settings,
+            Mechanism::default(),
+            self.process_environment,
+            &home,
+            workspace.root(),
+        )?;
         let sandbox = WorkspaceSandbox {
             sandbox: session.protecting(&[]),
             workspace: Arc::new(workspace),

@@ -1,5 +1,7 @@
 //! The sandbox of the programs that a chat or a run starts.
 
+mod settings;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -7,19 +9,32 @@ use cachalot_core::links::without_links;
 use cachalot_core::{Digest, Problem};
 use cachalot_sandbox::{Absent, CommandSandbox, Mechanism, Network, Policy, ReadOnly, credentials};
 use cachalot_store::Finding;
+use cachalot_tools::SandboxProxy;
 use tempfile::TempDir;
 
-use crate::arguments::SandboxFlags;
 use crate::command_error::{CommandError, Result};
 use crate::home::{Home, companion_path, default_database};
 use crate::wiring::ProcessEnvironment;
 
-/// This program, which also makes sandboxes.
-const HELPER: &str = "/proc/self/exe";
+pub(crate) use settings::{NetworkAccess, SandboxSettings, file, save};
 
-/// Returns true if this machine can run programs in a sandbox. Tries it, which takes some milliseconds.
-pub(crate) fn is_available() -> bool {
-    Mechanism::available(Path::new(HELPER)) == Mechanism::Namespaces
+/// Returns this program, which also makes sandboxes.
+fn helper() -> PathBuf {
+    match std::env::consts::OS {
+        // Also after the file was replaced by a newer one.
+        "linux" => "/proc/self/exe".into(),
+        _ => std::env::current_exe().unwrap_or_default(),
+    }
+}
+
+/// Returns the sandbox of this machine, if it has one. Tries it, which takes some milliseconds.
+pub(crate) fn available() -> Option<Mechanism> {
+    cachalot_sandbox::available(&helper())
+}
+
+/// Returns the sandbox of this machine, if it has one that guards files. Tries it, which takes some milliseconds.
+pub(crate) fn guarding() -> Option<Mechanism> {
+    available().filter(|mechanism| mechanism.guards_files())
 }
 
 /// Fails on a machine that cannot run programs in a sandbox.
@@ -27,27 +42,36 @@ pub(crate) fn is_available() -> bool {
 /// # Errors
 /// There is none.
 pub(crate) fn require() -> Result<()> {
-    if is_available() {
-        return Ok(());
+    match guarding() {
+        Some(_) => Ok(()),
+        None => Err(unavailable()),
     }
+}
+
+/// Returns the error of a machine that cannot run programs in a sandbox.
+pub(crate) fn unavailable() -> CommandError {
     let problem = Problem::new(
         "no-sandbox",
         "--sandbox: this machine cannot run commands in a sandbox",
     );
-    Err(CommandError::usage(problem.help(
+    CommandError::usage(problem.help(
         "it needs Linux with user namespaces, which containers and administrators may turn off; `cachalot doctor` says what fails",
-    )))
+    ))
 }
 
 /// The programs that run in a sandbox.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SandboxUse {
     /// The limits of the sandbox.
-    pub(crate) flags: SandboxFlags,
+    pub(crate) settings: SandboxSettings,
+    /// The way in which they are enforced.
+    pub(crate) mechanism: Mechanism,
     /// True if commands of tools run in it.
     pub(crate) commands: bool,
     /// True if Python code of a workflow runs in it.
     pub(crate) python: bool,
+    /// True if that code gets the network that the settings permit: the file asks for it, or a flag permits it.
+    pub(crate) python_network: bool,
 }
 
 /// The sandbox of a chat or a run. Its temporary files are removed with it.
@@ -55,28 +79,25 @@ pub(crate) struct SessionSandbox {
     commands: CommandSandbox,
     data: Vec<PathBuf>,
     _temporary: TempDir,
+    _copies: TempDir,
+    /// The proxy to the hosts that can be reached, with the directory of its socket.
+    _proxy: Option<(SandboxProxy, TempDir)>,
 }
 
 impl SessionSandbox {
-    /// Prepares the sandbox, on a machine that has one.
+    /// Prepares the sandbox, on a machine that has one. Needs a runtime of tokio.
     ///
     /// # Errors
-    /// A path of the flags does not exist, or there is no place for temporary files and records.
+    /// There is no place for temporary files and records, or for the socket of the proxy.
     pub(crate) fn new(
-        flags: &SandboxFlags,
+        settings: &SandboxSettings,
+        mechanism: Mechanism,
         process_environment: &ProcessEnvironment,
         home: &Home,
         workspace: &Path,
     ) -> Result<Self> {
-        let mut write = Vec::new();
-        for path in &flags.sandbox_write {
-            let path = process_environment.directory.join(path);
-            write.push(path.canonicalize().map_err(|error| {
-                let problem = format!("--sandbox-write {}: {error}", path.display());
-                CommandError::usage(Problem::new("bad-path", problem))
-            })?);
-        }
-        let temporary = tempfile::Builder::new().prefix("cachalot-").tempdir()?;
+        let folder = || tempfile::Builder::new().prefix("cachalot-").tempdir();
+        let (temporary, copies) = (folder()?, folder()?);
         let place = without_links(temporary.path());
         let environment = &process_environment.environment;
         let records = default_database(environment)?.with_file_name("sandbox");
@@ -86,26 +107,46 @@ impl SessionSandbox {
         let denied = of_user
             .chain(data_files(home))
             .map(|path| without_links(&path));
+        let copies_place = without_links(copies.path());
+        let (network, hosts, proxy) = match &settings.network {
+            NetworkAccess::None => (Network::None, Vec::new(), None),
+            NetworkAccess::All => (Network::All, Vec::new(), None),
+            NetworkAccess::Hosts(hosts) => {
+                let folder = folder()?;
+                let socket = without_links(folder.path()).join("proxy");
+                let proxy = SandboxProxy::start(&socket, hosts, &process_environment.http()?)?;
+                (Network::Proxy(socket), hosts.clone(), Some((proxy, folder)))
+            }
+        };
+        let written = settings.write.iter().cloned();
         let policy = Policy {
-            write: write.into_iter().chain([place.clone()]).collect(),
-            network: match flags.sandbox_network {
-                true => Network::All,
-                false => Network::None,
-            },
+            mechanism,
+            write: written.chain([place.clone()]).collect(),
+            network,
+            unix_sockets: settings.unix_sockets,
             visible: outside_of_run().collect(),
-            denied: denied.collect(),
+            denied: denied.chain([copies_place.clone()]).collect(),
             records: without_links(&records.join(name)),
             ..Policy::default()
         };
         Ok(Self {
             commands: CommandSandbox {
-                helper: HELPER.into(),
+                helper: helper(),
                 policy,
+                hosts,
                 temporary: place,
+                copies: copies_place,
             },
             data: data_files(home).collect(),
             _temporary: temporary,
+            _copies: copies,
+            _proxy: proxy,
         })
+    }
+
+    /// Returns the directory for copies of files, which commands can neither read nor write.
+    pub(crate) fn copies(&self) -> &Path {
+        &self.commands.copies
     }
 
     /// Returns the sandbox of commands that cannot change these files, besides those known by name.
@@ -164,16 +205,21 @@ fn data_files(home: &Home) -> impl Iterator<Item = PathBuf> {
 /// Tries what a sandbox has to prevent, and says what it does.
 pub(crate) fn finding() -> Finding {
     const TOPIC: &str = "sandbox";
-    let attempts = tempfile::tempdir().and_then(|folder| {
-        cachalot_sandbox::attempt_all(Path::new(HELPER), &without_links(folder.path()))
-    });
+    let attempts = tempfile::tempdir()
+        .and_then(|folder| cachalot_sandbox::attempt_all(&helper(), &without_links(folder.path())));
     let attempts = match attempts {
         Ok(attempts) => attempts,
         Err(error) => {
+            let what = match available() {
+                Some(_) => {
+                    "only a limited one for commands: they write in the workspace only and have no network, but protected and denied files are not guarded"
+                }
+                None => "there is none for commands",
+            };
             return Finding::degraded(
                 TOPIC,
-                format!("there is none for commands: {error}"),
-                "`chat --sandbox` needs Linux with user namespaces, which containers and administrators may turn off",
+                format!("{what}: {error}"),
+                "a whole one needs Linux with user namespaces, which containers and administrators may turn off",
             );
         }
     };

@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use cachalot_agent::{
-    AgentDirectory, Approver, ContextSource, Dependencies, HookSetup, Listener, Team,
+    AgentDirectory, Approver, ContextSource, Dependencies, HookSetup, Listener, Permissions, Team,
 };
 use cachalot_cache::{Cache, CacheMode, Domain};
 use cachalot_core::SecretSet;
@@ -22,6 +22,7 @@ use cachalot_mcp::Reporter;
 use cachalot_mcp::settings::{self, McpServerPool};
 use cachalot_model::Models;
 use cachalot_prompt::Sessions;
+use cachalot_sandbox::{CommandSandbox, Network, Policy};
 use cachalot_store::Store;
 use cachalot_store::in_process::InProcessStore;
 use cachalot_tools::builtin::SessionStates;
@@ -31,7 +32,7 @@ use cachalot_tools::{LiveOutput, ToolContext, Workspace, WorkspaceSandbox};
 use cachalot_workflow::action::runtime::{AgentHost, ToolServices};
 use parking_lot::Mutex;
 
-use crate::arguments::HookFlags;
+use crate::arguments::{HookFlags, SandboxMode};
 use crate::command_error::{CommandError, Result};
 use crate::home::Home;
 use crate::hooks::{self, ResponseStores};
@@ -131,13 +132,16 @@ impl Workbench {
         let store = parts.store.clone();
         let shelf = store.unwrap_or_else(|| Arc::new(InProcessStore::new(Arc::clone(&clock))));
         let SandboxUse {
-            flags,
+            settings,
+            mechanism,
             commands,
             python,
+            python_network: _,
         } = &parts.sandbox;
-        let sandbox = match *commands || *python {
+        let sandbox = match *commands || *python || settings.mcp_servers {
             true => Some(SessionSandbox::new(
-                flags,
+                settings,
+                *mechanism,
                 process_environment,
                 home,
                 place.root(),
@@ -224,7 +228,10 @@ impl Workbench {
         Ok(Dependencies {
             hooks: Some(hooks),
             models,
-            toolboxes: Arc::new(tools::ChatToolboxes::new(self.clone())),
+            toolboxes: Arc::new(tools::ChatToolboxes::new(
+                self.clone(),
+                self.server_sandbox(&protected, &team.permissions),
+            )),
             tools: context_of_tools,
             sessions: inner.sessions.clone(),
             clock: Arc::clone(&inner.context.clock),
@@ -303,16 +310,76 @@ impl Workbench {
         }
     }
 
+    /// Returns the name of the sandbox of commands; empty if they run outside after an approval.
+    pub(crate) fn sandbox_label(&self) -> &'static str {
+        match self.sandbox_mode() {
+            Some(SandboxMode::Auto) => "sandbox, no questions",
+            Some(SandboxMode::Off) => "no sandbox",
+            _ if !self.0.parts.sandbox.commands => "",
+            _ if self.0.parts.sandbox.mechanism.guards_files() => "sandbox",
+            _ => "limited sandbox",
+        }
+    }
+
+    /// Returns the use of the sandbox for commands that the user chose, and that this machine permits.
+    pub(crate) fn sandbox_mode(&self) -> Option<SandboxMode> {
+        let SandboxUse {
+            settings,
+            mechanism,
+            commands,
+            python: _,
+            python_network: _,
+        } = &self.0.parts.sandbox;
+        let guards_files = *commands && mechanism.guards_files();
+        settings.for_chat().map(|mode| match mode {
+            SandboxMode::On | SandboxMode::Auto if !commands => SandboxMode::Ask,
+            SandboxMode::Auto if !guards_files => SandboxMode::On,
+            mode => mode,
+        })
+    }
+
     /// Returns the sandbox of Python code, if there is one.
     pub(crate) fn python_sandbox(&self) -> Option<WorkspaceSandbox> {
-        self.workspace_sandbox()
-            .filter(|_| self.0.parts.sandbox.python)
+        let mut sandbox = self
+            .workspace_sandbox()
+            .filter(|_| self.0.parts.sandbox.python)?;
+        if !self.0.parts.sandbox.python_network {
+            let policy = Policy {
+                network: Network::None,
+                ..sandbox.sandbox.policy.clone()
+            };
+            let inner = CommandSandbox {
+                policy,
+                hosts: Vec::new(),
+                ..CommandSandbox::clone(&sandbox.sandbox)
+            };
+            sandbox.sandbox = Arc::new(inner);
+        }
+        Some(sandbox)
     }
 
     /// Returns the sandbox of the commands of a workflow, if there is one.
     pub(crate) fn command_sandbox(&self) -> Option<WorkspaceSandbox> {
         self.workspace_sandbox()
             .filter(|_| self.0.parts.sandbox.commands)
+    }
+
+    /// Returns the sandbox of MCP servers, if there is one: they cannot change these files, nor read what the rules deny to
+    /// `shell`.
+    fn server_sandbox(
+        &self,
+        protected: &[PathBuf],
+        rules: &Permissions,
+    ) -> Option<WorkspaceSandbox> {
+        let inner = &self.0;
+        let sandbox = inner.sandbox.as_ref();
+        let sandbox = sandbox.filter(|_| inner.parts.sandbox.settings.mcp_servers)?;
+        Some(WorkspaceSandbox {
+            sandbox: sandbox.protecting(protected),
+            workspace: Arc::clone(&inner.context.workspace),
+            rules: Arc::new(rules.clone()),
+            may_write: true,
+        })
     }
 
     fn workspace_sandbox(&self) -> Option<WorkspaceSandbox> {
@@ -328,6 +395,16 @@ impl Workbench {
     /// Returns the working directory of the tools.
     pub(crate) fn workspace(&self) -> &Path {
         self.0.context.workspace.root()
+    }
+
+    /// Returns the directory for copies of files, which commands can neither read nor write; `None` without a sandbox.
+    pub(crate) fn copies(&self) -> Option<&Path> {
+        self.0.sandbox.as_ref().map(SessionSandbox::copies)
+    }
+
+    /// Returns access to the files in the working directory of the tools.
+    pub(crate) fn files(&self) -> Arc<Workspace> {
+        Arc::clone(&self.0.context.workspace)
     }
 
     /// Returns the sessions of the store, or those of this process without a store.
@@ -354,10 +431,11 @@ impl Workbench {
     }
 
     /// Returns the dependencies of tools that are steps of a workflow: those of the agents' tools.
-    pub(crate) fn tool_services(&self) -> ToolServices {
+    pub(crate) fn tool_services(&self, rules: &Permissions) -> ToolServices {
         let inner = &self.0;
         ToolServices {
             servers: inner.servers.clone(),
+            sandbox: self.server_sandbox(&inner.protected, rules),
             reporter: Arc::clone(&inner.parts.reporter),
             write_notifier: inner.write_notifier.clone(),
             registration: None,
@@ -368,6 +446,7 @@ impl Workbench {
     fn tool_dependencies(
         &self,
         built_in: settings::BuiltInDependencies,
+        sandbox: Option<WorkspaceSandbox>,
     ) -> settings::ToolDependencies {
         let inner = &self.0;
         settings::ToolDependencies {
@@ -377,6 +456,7 @@ impl Workbench {
                 secret_set: Arc::clone(&inner.context.secret_set),
                 reporter: Arc::clone(&inner.parts.reporter),
                 write_notifier: inner.write_notifier.clone(),
+                sandbox,
             },
             built_in,
             servers: inner.servers.clone(),

@@ -187,10 +187,17 @@ impl Operation for McpTool {
     }
 
     fn implicit_inputs(&self, _: &Arguments, context: &ToolContext) -> Result<Value, Failure> {
-        Ok(json!({
+        let mut inputs = json!({
             "server": self.server.settings.identity(&context.secret_set),
             "definition": self.definition,
-        }))
+        });
+        // Keys of servers without a sandbox stay as they were before there was one.
+        if let McpTransport::Stdio { .. } = self.server.settings.transport
+            && let Some(sandbox) = &self.server.handler.dependencies.sandbox
+        {
+            inputs["sandbox"] = sandbox.key();
+        }
+        Ok(inputs)
     }
 
     fn announced_reads(&self, arguments: &Arguments) -> Domains {

@@ -144,6 +144,7 @@ impl McpConnection {
                 };
                 let (transport, end) = program
                     .start(dependencies, handler.announcements.of_new_program())
+                    .await
                     .map_err(|why| (None, fault(why)))?;
                 let served = serve_client_with_lifecycle(handler.clone(), transport, mode).await;
                 (served, Some(end))

@@ -35,6 +35,7 @@ use std::sync::Arc;
 
 use cachalot_core::SecretSet;
 use cachalot_operation::WriteNotifier;
+use cachalot_tools::WorkspaceSandbox;
 
 pub use error::McpError;
 pub use listing::ServerListing;
@@ -95,4 +96,6 @@ pub struct McpDependencies {
     pub reporter: Arc<dyn Reporter>,
     /// Notified of the changes that a server announces.
     pub write_notifier: WriteNotifier,
+    /// The sandbox of servers that are programs; `None`: they have all rights of the user.
+    pub sandbox: Option<WorkspaceSandbox>,
 }

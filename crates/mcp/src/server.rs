@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use cachalot_tools::WorkspaceSandbox;
 use tokio::sync::watch;
 
 use super::catalog;
@@ -42,6 +43,11 @@ impl McpServer {
     #[must_use]
     pub fn settings(&self) -> &McpSettings {
         &self.0.settings
+    }
+
+    /// The sandbox of the server, if it is a program that runs in one.
+    pub(crate) fn sandbox(&self) -> &Option<WorkspaceSandbox> {
+        &self.0.handler.dependencies.sandbox
     }
 
     /// Returns a counter that changes when the server has other tools, resources or prompts than at the last

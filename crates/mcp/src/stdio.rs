@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use cachalot_core::Secret;
 use cachalot_process::{ProcessGroup, StartError, describe_status};
+use cachalot_tools::WorkspaceSandbox;
 use parking_lot::Mutex;
 use rmcp::RoleClient;
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
@@ -95,14 +96,14 @@ impl ServerExit {
 }
 
 impl ServerProgram<'_> {
-    /// Starts the program.
-    pub(super) fn start(
+    /// Starts the program, in the sandbox of servers if there is one.
+    pub(super) async fn start(
         self,
         dependencies: &McpDependencies,
         announcements: Announcements,
     ) -> Result<(StdioTransport, ServerExit), String> {
-        let mut group =
-            ProcessGroup::start(self.prepared(dependencies)).map_err(|error| match error {
+        let mut group = ProcessGroup::start(self.prepared(dependencies).await?).map_err(
+            |error| match error {
                 StartError::NoDirectory(directory) => format!(
                     "cannot be started: there is no directory `{}` to run it in",
                     directory.display()
@@ -114,7 +115,8 @@ impl ServerProgram<'_> {
                 StartError::Refused(error) => {
                     format!("cannot be started: `{}`: {error}", self.command)
                 }
-            })?;
+            },
+        )?;
         let child = group.child();
         let (Some(stdin), Some(stdout), Some(stderr)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
@@ -144,22 +146,31 @@ impl ServerProgram<'_> {
         Ok((transport, end))
     }
 
-    fn prepared(&self, dependencies: &McpDependencies) -> Command {
-        let mut command = Command::new(self.command);
+    async fn prepared(&self, dependencies: &McpDependencies) -> Result<Command, String> {
+        let mut command = match &dependencies.sandbox {
+            None => Command::new(self.command),
+            Some(sandbox) => sandbox
+                .prepare(self.command)
+                .await
+                .map_err(|why| format!("cannot be started: its sandbox cannot be made: {why}"))?,
+        };
         let passed = dependencies.environment.iter().filter(|(name, _)| {
             PASSED_VARIABLES.contains(&name.as_str()) || name.starts_with("LC_")
         });
         let own = self.environment.iter();
+        let sandbox = dependencies.sandbox.as_ref();
+        let temporary = sandbox.map(WorkspaceSandbox::temporary);
         command
             .args(self.arguments)
             .current_dir(&self.directory)
             .env_clear()
             .envs(passed)
+            .envs(temporary.map(|directory| ("TMPDIR", directory)))
             .envs(own.map(|(name, value)| (name, value.expose())))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        command
+        Ok(command)
     }
 }
 

@@ -11,6 +11,18 @@ pub struct CommandSandbox {
     pub helper: PathBuf,
     /// The policy, without the files of the workspace: those are looked up for each command.
     pub policy: Policy,
+    /// The hosts to which the proxy of [`crate::Network::Proxy`] connects.
+    pub hosts: Vec<String>,
     /// The directory for temporary files, which is one of [`Policy::write`].
     pub temporary: PathBuf,
+    /// The directory for copies of files, which is one of [`Policy::denied`].
+    pub copies: PathBuf,
+}
+
+impl CommandSandbox {
+    /// Returns true if the system keeps commands from read-only and denied files.
+    #[must_use]
+    pub fn guards_files(&self) -> bool {
+        self.policy.mechanism.guards_files()
+    }
 }

@@ -29,12 +29,33 @@ pub fn remove_placeholders(records: &std::path::Path) {
     let _ = records;
 }
 
+/// Receives the socket on which a sandbox expects its proxy; see [`crate::Network::Proxy`]. The sandbox has ended when
+/// `stream` is at its end.
+///
+/// # Errors
+/// If `stream` is not from a sandbox; `WouldBlock` if it does not block and nothing has come.
+#[cfg(unix)]
+pub fn receive_listener(stream: impl std::os::fd::AsFd) -> std::io::Result<std::net::TcpListener> {
+    #[cfg(target_os = "linux")]
+    return crate::linux::receive_listener(stream);
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = stream;
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
+}
+
 #[cfg(target_os = "linux")]
 fn run(arguments: impl Iterator<Item = OsString>) -> ! {
     crate::linux::run(arguments)
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(target_os = "macos")]
+fn run(arguments: impl Iterator<Item = OsString>) -> ! {
+    crate::macos::run(arguments)
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
 fn run(_arguments: impl Iterator<Item = OsString>) -> ! {
     std::process::exit(126)
 }

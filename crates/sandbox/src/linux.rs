@@ -1,4 +1,4 @@
-//! Sandboxes of Linux: namespaces, mounts and seccomp.
+//! Sandboxes of Linux: namespaces, mounts and seccomp; or Landlock and seccomp (`limited`).
 //!
 //! Two processes stand between the caller and the program. The *supervisor*, which the caller started, stays outside of
 //! the namespaces and ends as the program does. *Init*, its child and the first process of the namespaces, makes the view
@@ -7,7 +7,9 @@
 mod error;
 mod hard_links;
 mod init;
+mod limited;
 mod placeholders;
+mod proxy;
 mod report;
 mod supervisor;
 mod syscalls;
@@ -20,6 +22,7 @@ use std::ffi::OsString;
 const CANNOT_RUN: i32 = 126;
 
 pub(crate) use placeholders::remove as remove_placeholders;
+pub(crate) use proxy::receive_listener;
 
 /// Runs a program in a sandbox, and ends as it does.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> ! {

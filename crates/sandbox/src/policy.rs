@@ -4,6 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::Mechanism;
+
 /// The first argument of a process that is the helper of a sandbox.
 pub(crate) const HELPER: &str = "sandbox-helper";
 
@@ -14,6 +16,8 @@ pub(crate) const HELPER: &str = "sandbox-helper";
 /// are not there. Nothing that the program starts outlives it, unless the owner lets it: see [`Policy::command`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Policy {
+    /// The means of the system.
+    pub mechanism: Mechanism,
     /// Files and directories that may be written, with everything below. They exist.
     pub write: Vec<PathBuf>,
     /// Files and directories below [`Policy::write`] that cannot be changed, made, renamed or removed; nor can their
@@ -56,11 +60,15 @@ pub enum Absent {
 }
 
 /// The network that a program can reach.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Network {
     /// Only its own loopback interface, where what it starts can listen.
     #[default]
     None,
+    /// Its own loopback interface, and on it an HTTP proxy of the caller, which environment variables name
+    /// (`HTTPS_PROXY`). The caller listens on the Unix socket of this path, and gets from each connection the socket of a
+    /// sandbox: see [`crate::receive_listener`]. The path is visible before the sandbox is made, and best not in it.
+    Proxy(PathBuf),
     /// The network of the machine.
     All,
 }
@@ -71,6 +79,7 @@ const READ_ONLY: &str = "--read-only";
 const DENY: &str = "--deny";
 const VISIBLE: &str = "--visible";
 const RECORDS: &str = "--records";
+const PROXY: &str = "--proxy";
 /// Like [`READ_ONLY`], for a directory while it does not exist.
 const READ_ONLY_DIRECTORY: &str = "--read-only-directory";
 /// Like [`READ_ONLY`], for the pointer of a git directory to the common one while it does not exist.
@@ -78,6 +87,7 @@ const READ_ONLY_POINTER: &str = "--read-only-pointer";
 /// Like [`READ_ONLY`], for one that may be made while it does not exist.
 const READ_ONLY_IF_THERE: &str = "--read-only-if-there";
 /// Options of the helper without a value.
+const LANDLOCK: &str = "--landlock";
 const NETWORK: &str = "--network";
 const UNIX_SOCKETS: &str = "--unix-sockets";
 
@@ -116,8 +126,15 @@ impl Policy {
         if !self.read_only.is_empty() {
             option(RECORDS, &self.records);
         }
-        if self.network == Network::All {
-            command.arg(NETWORK);
+        match &self.network {
+            Network::None => {}
+            Network::Proxy(socket) => option(PROXY, socket),
+            Network::All => {
+                command.arg(NETWORK);
+            }
+        }
+        if self.mechanism == Mechanism::Landlock {
+            command.arg(LANDLOCK);
         }
         if self.unix_sockets {
             command.arg(UNIX_SOCKETS);
@@ -139,6 +156,7 @@ impl Policy {
             match name {
                 "--" => return Ok((policy, arguments.collect())),
                 NETWORK => policy.network = Network::All,
+                LANDLOCK => policy.mechanism = Mechanism::Landlock,
                 UNIX_SOCKETS => policy.unix_sockets = true,
                 _ => {
                     let path = arguments.next().map(PathBuf::from);
@@ -153,6 +171,7 @@ impl Policy {
                         DENY => policy.denied.push(path),
                         VISIBLE => policy.visible.push(path),
                         RECORDS => policy.records = path,
+                        PROXY => policy.network = Network::Proxy(path),
                         READ_ONLY => policy.read_only.push(read_only(Absent::File)),
                         READ_ONLY_IF_THERE => {
                             policy.read_only.push(read_only(Absent::Nothing));

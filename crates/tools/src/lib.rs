@@ -8,6 +8,7 @@ pub mod filter;
 pub mod html;
 pub mod registry;
 mod run_blocking;
+mod sandbox_proxy;
 pub mod toolbox;
 mod workspace_sandbox;
 
@@ -18,6 +19,7 @@ pub use cachalot_operation::{
 };
 pub use cached::CachedTools;
 pub use registry::{MAX_NAME_BYTES, Registry, RegistryError, is_valid_name, sanitize_name};
+pub use sandbox_proxy::SandboxProxy;
 pub use toolbox::{
     BatchContext, CallObserver, CallOutcome, Preparation, PreparedCall, ToolCall, ToolCallResult,
     Toolbox,

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use cachalot_core::links::without_links;
 use cachalot_operation::permissions::{Permissions, SearchFilter};
-use cachalot_operation::{Workspace, protected_name};
-use cachalot_sandbox::{Absent, CommandSandbox, Network, Policy, ReadOnly};
+use cachalot_operation::{ToolContext, Workspace, protected_name};
+use cachalot_sandbox::{Absent, CommandSandbox, Mechanism, Network, Policy, ReadOnly};
 use serde_json::{Value, json};
 
 /// Maximum number of files and directories of a workspace: each is looked at before each command.
@@ -57,6 +57,17 @@ pub struct WorkspaceSandbox {
 }
 
 impl WorkspaceSandbox {
+    /// Returns the sandbox of the commands of a call, if it has one.
+    #[must_use]
+    pub fn for_call(context: &ToolContext) -> Option<Self> {
+        Some(Self {
+            sandbox: Arc::clone(context.sandbox.as_ref()?),
+            workspace: Arc::clone(&context.workspace),
+            rules: Arc::clone(&context.rules),
+            may_write: true,
+        })
+    }
+
     /// Returns the command that runs a program in the sandbox. Reads all directories of the workspace, unless nothing may
     /// be written there.
     ///
@@ -67,8 +78,10 @@ impl WorkspaceSandbox {
         let root = self.workspace.root().to_owned();
         if self.may_write {
             policy.write.push(root);
-            let filter = self.rules.denied_files("shell");
-            add_files(&mut policy, &self.workspace, &filter)?;
+            if self.sandbox.guards_files() {
+                let filter = self.rules.denied_files("shell");
+                add_files(&mut policy, &self.workspace, &filter)?;
+            }
         } else {
             policy.visible.push(root);
         }
@@ -90,10 +103,11 @@ impl WorkspaceSandbox {
     }
 
     /// Returns what decides what a program in the sandbox can do, for the key of its result: a result without network
-    /// is no answer to a run with one. The directory for temporary files is not part of it.
+    /// is no answer to a run with one. Directories of the session are not part of it.
     #[must_use]
     pub fn key(&self) -> Value {
         let Policy {
+            mechanism,
             write,
             read_only,
             denied,
@@ -102,20 +116,29 @@ impl WorkspaceSandbox {
             unix_sockets,
             records: _,
         } = &self.sandbox.policy;
+        let network = match network {
+            Network::None => json!(false),
+            Network::Proxy(_) => json!(self.sandbox.hosts),
+            Network::All => json!(true),
+        };
         let texts = |paths: &mut dyn Iterator<Item = &PathBuf>| -> Value {
             paths
                 .map(|path| path.to_string_lossy().into_owned())
                 .collect()
         };
         json!({
-            "mechanism": "namespaces",
+            "mechanism": match mechanism {
+                Mechanism::Namespaces => "namespaces",
+                Mechanism::Landlock => "landlock",
+                Mechanism::Seatbelt => "seatbelt",
+            },
             "workspace": self.workspace.root().to_string_lossy(),
             "may_write": self.may_write,
             "write": texts(&mut write.iter().filter(|path| *path != &self.sandbox.temporary)),
             "read_only": texts(&mut read_only.iter().map(|file| &file.path)),
-            "denied": texts(&mut denied.iter()),
+            "denied": texts(&mut denied.iter().filter(|path| *path != &self.sandbox.copies)),
             "rules": self.rules.denied(),
-            "network": *network == Network::All,
+            "network": network,
             "unix_sockets": unix_sockets,
         })
     }

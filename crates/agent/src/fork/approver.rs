@@ -8,8 +8,8 @@ use cachalot_hooks::input::PermissionMode;
 use crate::event::{Approval, ApprovalRequest, Approver, ConcernKind, DenyAll};
 
 /// Answers the approval requests of a fork: calls of the listed tools are approved, unless a rule or a hook
-/// requires the user's approval, or the call writes a protected file. `skill_manage` is exempt from the last
-/// condition, because writing such files is its purpose. In plan mode, no fork may change anything either.
+/// requires the user's approval, or the call writes a protected file or leaves the sandbox. `skill_manage` may write
+/// protected files, because that is its purpose. In plan mode, no fork may change anything either.
 pub(super) struct ForkApprover {
     pub(super) listed: Vec<String>,
     /// The approver of the chat or turn to which the fork belongs.
@@ -20,15 +20,20 @@ pub(super) struct ForkApprover {
 impl Approver for ForkApprover {
     async fn approve(&self, question: &ApprovalRequest<'_>) -> Approval {
         let is_listed = self.listed.contains(&question.call.name);
-        let is_protected = question
-            .concern
-            .is_some_and(|concern| concern.kind == ConcernKind::WritesProtected)
-            && question.call.name != "skill_manage";
-        let is_free = question.rule.is_none() && question.why.is_none() && !is_protected;
+        let needs_user = match question.concern.map(|concern| concern.kind) {
+            Some(ConcernKind::WritesProtected) => question.call.name != "skill_manage",
+            Some(ConcernKind::LeavesSandbox) => true,
+            Some(ConcernKind::SendsData | ConcernKind::CannotBeUndone) | None => false,
+        };
+        let is_free = question.rule.is_none() && question.why.is_none() && !needs_user;
         match is_listed && is_free {
             true => Approval::Yes,
             false => DenyAll.approve(question).await,
         }
+    }
+
+    async fn before_commands(&self) {
+        self.parent.before_commands().await;
     }
 
     fn mode(&self) -> PermissionMode {

@@ -103,18 +103,23 @@ pub(super) fn approval_reason(
 
 /// Returns the operation that rules judge, if the call can be made.
 fn ready<'a>(context: &TurnContext<'_>, candidate: &'a Candidate) -> Option<AccessRequest<'a>> {
+    let sandbox = &context.shared.dependencies.tools.sandbox;
     Some(AccessRequest {
-        sandboxed: context.shared.dependencies.tools.sandbox.is_some(),
+        sandboxed: sandbox
+            .as_ref()
+            .is_some_and(|sandbox| sandbox.guards_files()),
         ..candidate.ready()?
     })
 }
 
-/// Returns the effect of the call that requires an approval, unless a rule written by the user names it.
-fn concern(context: &TurnContext<'_>, candidate: &Candidate) -> Option<Concern> {
-    let operation = ready(context, candidate)?;
+/// Returns the effect of the call on protected files, unless a rule written by the user names it.
+pub(super) fn protected_concern(
+    context: &TurnContext<'_>,
+    operation: &AccessRequest<'_>,
+) -> Option<Concern> {
     let dependencies = &context.shared.dependencies;
     let workspace = &dependencies.tools.workspace;
-    if let Some(found) = protected::find_protected(&operation, workspace, &dependencies.protected) {
+    if let Some(found) = protected::find_protected(operation, workspace, &dependencies.protected) {
         let permissions = &context.shared.team.permissions;
         let (is_named, text) = match found {
             ProtectedWrite::File { path, name } => {
@@ -123,12 +128,12 @@ fn concern(context: &TurnContext<'_>, candidate: &Candidate) -> Option<Concern> 
                 let count = 1 + usize::from(operation.tool == "skill_manage");
                 let is_named = names[..count]
                     .iter()
-                    .any(|name| permissions.allows_by_name(&operation, workspace, name));
+                    .any(|name| permissions.allows_by_name(operation, workspace, name));
                 let text = format!("names `{path}`, which decides what agents, hooks or git do");
                 (is_named, text)
             }
             ProtectedWrite::Unclear(why) => (
-                permissions.spells_command(&operation, workspace),
+                permissions.spells_command(operation, workspace),
                 format!("may write a file that decides what agents, hooks or git do: {why}"),
             ),
         };
@@ -138,6 +143,15 @@ fn concern(context: &TurnContext<'_>, candidate: &Candidate) -> Option<Concern> 
                 text,
             });
         }
+    }
+    None
+}
+
+/// Returns the effect of the call that requires an approval, unless a rule written by the user names it.
+fn concern(context: &TurnContext<'_>, candidate: &Candidate) -> Option<Concern> {
+    let operation = ready(context, candidate)?;
+    if let Some(concern) = protected_concern(context, &operation) {
+        return Some(concern);
     }
     if !operation.resource_access.sends_data() || sends_only_typed_urls(context, candidate) {
         return None;
@@ -186,6 +200,17 @@ fn sends_only_typed_urls(context: &TurnContext<'_>, candidate: &Candidate) -> bo
     !resource_access.urls.is_empty() && urls.all(|url| context.shared.typed_urls.contains(url))
 }
 
+/// Puts a question to the approver, after hooks were notified.
+pub(super) async fn put(context: &TurnContext<'_>, request: &ApprovalRequest<'_>) -> Approval {
+    let hook_emitter = &context.hook_emitter;
+    let notice = format!("`{}` wants to call `{}`", request.agent, request.call.name);
+    hook_emitter
+        .notify("info", Some("permission_prompt"), &notice)
+        .await;
+    hook_emitter.emit(When::OnUserInput, |_| {}).await;
+    context.shared.dependencies.approver.approve(request).await
+}
+
 /// Requests the user's approval.
 ///
 /// # Errors
@@ -227,13 +252,7 @@ pub(super) async fn approve(
         obstacle: obstacle.as_deref(),
         notes: &candidate.notes,
     };
-    let hook_emitter = &context.hook_emitter;
-    let notice = format!("`{}` wants to call `{}`", context.agent.name, call.name);
-    hook_emitter
-        .notify("info", Some("permission_prompt"), &notice)
-        .await;
-    hook_emitter.emit(When::OnUserInput, |_| {}).await;
-    match context.shared.dependencies.approver.approve(&request).await {
+    match put(context, &request).await {
         Approval::Yes => Ok(()),
         Approval::Always => {
             if let Some(calls) = calls {

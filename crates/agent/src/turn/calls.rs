@@ -12,6 +12,7 @@ use super::call_progress::CallProgress;
 use super::candidate::Candidate;
 use super::context::TurnContext;
 use super::message::NOTICE_SOURCE;
+use super::outside;
 use super::permit::permit;
 use super::results::run_result_hooks;
 use crate::active_session::ActiveSession;
@@ -87,17 +88,30 @@ pub(super) async fn execute(
     if context.agent.sub_agents.iter().any(|agent| agent.fork) {
         session.tools.current_fork_point.set(session.fork_point());
     }
-    let batch = BatchContext {
-        context: session.context(&context.shared.dependencies.tools),
-        verbatim: session.conversation.results(),
-        observer: Arc::new(ProgressWatcher {
+    let watcher = |is_repeating| -> Arc<dyn CallObserver> {
+        Arc::new(ProgressWatcher {
             listener: Arc::clone(&context.shared.dependencies.listener),
             hook_emitter: Arc::clone(&context.hook_emitter),
             agent: context.agent.name.clone(),
             progress: progress.clone(),
-        }),
+            is_repeating,
+        })
+    };
+    let batch = BatchContext {
+        context: session.context(&context.shared.dependencies.tools),
+        verbatim: session.conversation.results(),
+        observer: watcher(false),
     };
     let mut answers = session.tools.toolbox.run(prepared, &batch).await;
+    outside::repeat(
+        context,
+        session,
+        &batch,
+        &watcher(true),
+        &mut answers,
+        &permitted,
+    )
+    .await;
     let shown = run_result_hooks(context, progress, &mut answers, permitted);
     let mut shown = Box::pin(shown).await;
     // Taken last: nothing can end the turn before the results are held.
@@ -138,6 +152,8 @@ struct ProgressWatcher {
     hook_emitter: Arc<HookEmitter>,
     agent: String,
     progress: CallProgress,
+    /// True for calls that have a result already, which the new one replaces. Such a call starts and ends twice.
+    is_repeating: bool,
 }
 
 impl CallObserver for ProgressWatcher {
@@ -147,6 +163,11 @@ impl CallObserver for ProgressWatcher {
             false => output.clone(),
         };
         self.progress.with(|progress| {
+            if self.is_repeating {
+                // If it is interrupted, the first result says nothing about what it has done.
+                progress.ended.retain(|answer| answer.call.id != call.id);
+                progress.unseen.remove(&call.id);
+            }
             progress.started.insert(call.id.clone(), output.clone());
         });
         self.listener.on_event(&Event::ToolStarted {

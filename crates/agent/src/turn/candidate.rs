@@ -109,8 +109,9 @@ impl Candidate {
                 origin: Origin::BuiltIn,
                 resource_access,
                 ..
-            } if !resource_access.commands.is_empty() => Some(match context.sandbox {
-                Some(_) => CommandPlace::Sandbox,
+            } if !resource_access.commands.is_empty() => Some(match &context.sandbox {
+                Some(sandbox) if sandbox.guards_files() => CommandPlace::Sandbox,
+                Some(_) => CommandPlace::LimitedSandbox,
                 None => CommandPlace::Outside,
             }),
             _ => None,

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::approval::{approval_reason, approve};
 use super::candidate::Candidate;
 use super::context::TurnContext;
+use crate::event::CommandPlace;
 
 /// Permits a call, or builds an error result with the reason. Calls that the gate denies reach no hook,
 /// rule or approver. Hooks can rewrite the arguments of other calls, but not the name of the tool.
@@ -23,8 +24,13 @@ pub(super) async fn permit(
         });
     }
     let mut candidate = Candidate::new(toolbox.prepare(call));
-    if let Err(why) = run_phases(context, toolbox, &mut candidate).await {
-        candidate.prepared.preparation = Preparation::Refused(ToolOutput::error(why));
+    let dependencies = &context.shared.dependencies;
+    match run_phases(context, toolbox, &mut candidate).await {
+        Err(why) => candidate.prepared.preparation = Preparation::Refused(ToolOutput::error(why)),
+        Ok(()) if candidate.command_place(&dependencies.tools) == Some(CommandPlace::Sandbox) => {
+            dependencies.approver.before_commands().await;
+        }
+        Ok(()) => {}
     }
     candidate
 }

@@ -29,6 +29,10 @@ pub(super) struct ApproveAll {
 #[async_trait]
 impl Approver for ApproveAll {
     async fn approve(&self, question: &ApprovalRequest<'_>) -> Approval {
+        let is_unguarded = matches!(
+            question.place,
+            Some(CommandPlace::Outside | CommandPlace::LimitedSandbox)
+        );
         match (question.concern, question.doubt, question.rule) {
             (_, Some(doubt), Some(rule)) => Approval::No(Some(format!(
                 "`--yes` does not let what the rule `{rule}` under permissions.deny may deny: {doubt}"
@@ -39,9 +43,12 @@ impl Approver for ApproveAll {
                     "it {concern}, and `--yes` does not allow that; {remedy}"
                 )))
             }
-            _ if question.place == Some(CommandPlace::Outside) && !self.permits_outside => {
+            (Some(concern), ..) if concern.kind == ConcernKind::LeavesSandbox => {
+                Approval::No(Some(concern.remedy(&question.call.name)))
+            }
+            _ if is_unguarded && !self.permits_outside => {
                 Approval::No(Some(
-                    "`--yes` runs commands in a sandbox only, and this machine has none (`cachalot doctor` says why); `--sandbox=off` permits them without one, and a rule in permissions.allow those that it matches".to_owned(),
+                    "`--yes` runs commands in a sandbox only, and this machine has none, or a limited one (`cachalot doctor` says why); `--sandbox=off` permits them without one, and a rule in permissions.allow those that it matches".to_owned(),
                 ))
             }
             _ => Approval::Yes,
@@ -78,6 +85,9 @@ impl TerminalApprover {
         }
         match question.place {
             Some(CommandPlace::Sandbox) => self.prompt.tell("  in the sandbox"),
+            Some(CommandPlace::LimitedSandbox) => self
+                .prompt
+                .tell("  in a limited sandbox, which does not guard protected and denied files"),
             Some(CommandPlace::Outside) => self.prompt.tell("  without a sandbox"),
             None => {}
         }

@@ -29,6 +29,8 @@ pub(super) enum Command {
     Resume(Option<String>),
     /// Takes back the last message and everything after it.
     Retract,
+    /// Brings back files that commands without a question have changed.
+    Rewind,
     Session,
     Stats,
     Tools,
@@ -38,7 +40,7 @@ pub(super) enum Command {
 }
 
 /// The commands, and what they do.
-pub(super) const COMMANDS: [(&str, &str); 17] = [
+pub(super) const COMMANDS: [(&str, &str); 18] = [
     ("/agent", "continue with another agent of the file"),
     (
         "/btw",
@@ -76,6 +78,10 @@ pub(super) const COMMANDS: [(&str, &str); 17] = [
     (
         "/review",
         "review the conversation for what should be remembered; the text behind it is the focus",
+    ),
+    (
+        "/rewind",
+        "bring back files that git does not have, as they were before the last turn with commands without a question",
     ),
     ("/session", "show the session's name"),
     (
@@ -131,6 +137,7 @@ impl Command {
             ("compact", None) => Self::Compact,
             ("reload", None) => Self::Reload,
             ("retract", None) => Self::Retract,
+            ("rewind", None) => Self::Rewind,
             ("session", None) => Self::Session,
             ("stats" | "cost", None) => Self::Stats,
             ("tools", None) => Self::Tools,
@@ -171,6 +178,7 @@ impl Command {
             | Self::Aside(_)
             | Self::Reload
             | Self::Retract
+            | Self::Rewind
             | Self::Quit => {}
         }
     }

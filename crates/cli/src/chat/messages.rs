@@ -34,6 +34,24 @@ pub(super) fn plan_question() -> Question {
     }
 }
 
+/// Returns the question if commands run in a sandbox without questions.
+pub(super) fn sandbox_question() -> Question {
+    let choice = |key, label: &str| Choice {
+        key,
+        label: label.to_owned(),
+        asks: None,
+    };
+    Question {
+        text: "run commands there without a question?".to_owned(),
+        choices: vec![
+            choice('y', "yes, always in this workspace"),
+            choice('n', "no, ask about each command"),
+        ],
+        is_expected: false,
+        answered_by_message: None,
+    }
+}
+
 /// Lists the agents of a team, with a mark at the current one.
 pub(super) fn list_agents(team: &Team, chat: &Chat, show: &Show) {
     for agent in &team.agents {

@@ -94,6 +94,10 @@ impl Approver for ModeApprover {
         self.next.approve(question).await
     }
 
+    async fn before_commands(&self) {
+        self.next.before_commands().await;
+    }
+
     fn mode(&self) -> PermissionMode {
         match (self.mode.get(), self.next.mode()) {
             (PermissionMode::Plan, _) => PermissionMode::Plan,

@@ -42,12 +42,12 @@ pub(crate) async fn answer(setup: &ChatSetup<'_>, document: &mut Value) -> Resul
     let show = Arc::new(Show::new(setup.level(), false)?);
     let question = question(setup.prompt).await?;
     let mut interrupts = Interrupts::listen()?;
-    let bench = setup.workbench(&show).await?;
+    let bench = setup.workbench(&show, setup.sandbox_settings()?).await?;
     let approver: Arc<dyn Approver> = match setup.arguments.yes {
-        true => Arc::new(setup.approve_all()),
+        true => Arc::new(setup.approve_all(&bench)),
         false => Arc::new(DenyUnattended),
     };
-    let approver = setup.with_sandbox(approver, &bench);
+    let approver = setup.with_sandbox(approver, &bench, None);
     let format = setup.arguments.output_format();
     let listener: Arc<dyn Listener> = match format {
         OutputFormat::StreamJson => Arc::new(EventStream::new(Arc::clone(&show))),

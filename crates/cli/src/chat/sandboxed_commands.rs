@@ -6,11 +6,13 @@ use std::process::Stdio;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use cachalot_agent::{Approval, ApprovalRequest, Approver, CommandPlace};
+use cachalot_agent::{Approval, ApprovalRequest, Approver, CommandPlace, Concern, ConcernKind};
 use cachalot_hooks::input::PermissionMode;
 use cachalot_operation::permissions::CommandPattern;
 use cachalot_operation::{Command, protected_name};
 use cachalot_process::untrusting_git;
+
+use super::rewind::Rewind;
 
 /// Subcommands of git that replace files of the work tree.
 const REWRITING: [&str; 12] = [
@@ -30,9 +32,12 @@ const REWRITING: [&str; 12] = [
 
 /// Approver for `--sandbox=auto`: commands in the sandbox run without a question, except those that a rule, a hook or
 /// a concern asks about, and those of git that rewrite the work tree while git tracks a protected file: the sandbox
-/// would leave that file as it is. Everything else goes to `next`.
+/// would leave that file as it is. A turn whose commands could not be undone is asked about once. Everything else goes to
+/// `next`.
 pub(super) struct SandboxedCommands {
     pub(super) next: Arc<dyn Approver>,
+    /// The copies of files for `/rewind`; `None` if the user cannot undo anything.
+    pub(super) rewind: Option<Arc<Rewind>>,
     pub(super) workspace: PathBuf,
     pub(super) environment: Arc<BTreeMap<String, String>>,
 }
@@ -45,10 +50,36 @@ impl Approver for SandboxedCommands {
             || question.doubt.is_some()
             || question.concern.is_some();
         let is_in_sandbox = question.place == Some(CommandPlace::Sandbox);
-        if is_in_sandbox && !is_asked_about && !self.may_rewrite_protected(question).await {
-            return Approval::Yes;
+        if !is_in_sandbox || is_asked_about || self.may_rewrite_protected(question).await {
+            return self.next.approve(question).await;
         }
-        self.next.approve(question).await
+        let Some(rewind) = &self.rewind else {
+            return Approval::Yes;
+        };
+        let Err(why) = rewind.before_command().await else {
+            return Approval::Yes;
+        };
+        let concern = Concern {
+            kind: ConcernKind::CannotBeUndone,
+            text: format!("can change files that `/rewind` could not bring back: {why}"),
+        };
+        let question = ApprovalRequest {
+            concern: Some(&concern),
+            pattern: None,
+            ..*question
+        };
+        let approval = self.next.approve(&question).await;
+        if !matches!(approval, Approval::No(_)) {
+            rewind.permit_turn().await;
+        }
+        approval
+    }
+
+    async fn before_commands(&self) {
+        if let Some(rewind) = &self.rewind {
+            // These were approved, by the user or a rule.
+            let _ = rewind.before_command().await;
+        }
     }
 
     fn mode(&self) -> PermissionMode {

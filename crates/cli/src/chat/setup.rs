@@ -10,6 +10,7 @@ use cachalot_core::Problem;
 use super::approval::ApproveAll;
 use super::prompt::Prompt;
 use super::resumption::Resumption;
+use super::rewind::Rewind;
 use super::sandboxed_commands::SandboxedCommands;
 use super::show::Show;
 use crate::arguments::{Chat, SandboxMode};
@@ -19,7 +20,7 @@ use crate::home::Home;
 use crate::interrupts::Interrupts;
 use crate::models;
 use crate::render::Level;
-use crate::sandbox::{self, SandboxUse};
+use crate::sandbox::{self, SandboxSettings, SandboxUse};
 use crate::team;
 use crate::wiring::{Engine, EngineOptions, ProcessEnvironment, Warn, run_id};
 use crate::workbench::{Workbench, WorkbenchParts};
@@ -74,21 +75,30 @@ impl ChatSetup<'_> {
         }
     }
 
-    /// Returns the use of the sandbox. Without a flag, `--yes` runs commands in one where the machine has one.
+    /// Returns the use of the sandbox. Unless the user has chosen otherwise, `--yes` runs commands in one where the
+    /// machine has one.
     ///
     /// # Errors
-    /// There is no sandbox although a flag asks for one, or a flag widens a sandbox that is not used.
-    fn sandbox_use(&self) -> Result<SandboxUse> {
-        let flags = &self.arguments.sandbox;
-        let commands = match flags.sandbox {
-            Some(SandboxMode::On | SandboxMode::Auto) => {
-                sandbox::require()?;
-                true
-            }
-            Some(SandboxMode::Off) => false,
-            None => self.arguments.yes && sandbox::is_available(),
+    /// There is no sandbox although the user asks for one, or a flag widens a sandbox that is not used.
+    fn sandbox_use(&self, settings: SandboxSettings, show: &Show) -> Result<SandboxUse> {
+        let mechanism = match settings.for_chat() {
+            Some(SandboxMode::On | SandboxMode::Auto) => match sandbox::available() {
+                None if settings.flag.is_some() => return Err(sandbox::unavailable()),
+                None => {
+                    show.warn("commands run without a sandbox, after an approval: this machine has none (`cachalot doctor` says why)");
+                    None
+                }
+                Some(mechanism) if !mechanism.guards_files() => {
+                    show.warn("the sandbox of this machine is limited (`cachalot doctor` says why): commands write in the workspace only and have no network, but protected and denied files are not guarded; each command is asked about");
+                    Some(mechanism)
+                }
+                Some(mechanism) => Some(mechanism),
+            },
+            Some(SandboxMode::Off) => None,
+            Some(SandboxMode::Ask) | None => sandbox::guarding().filter(|_| self.arguments.yes),
         };
-        if !commands && (flags.sandbox_network || !flags.sandbox_write.is_empty()) {
+        let commands = mechanism.is_some();
+        if !commands && settings.is_widened_by_flag {
             let problem = Problem::new(
                 "unused-flag",
                 "--sandbox-write and --sandbox-network have no effect: no command runs in a sandbox",
@@ -96,16 +106,40 @@ impl ChatSetup<'_> {
             return Err(CommandError::usage(problem.help("add `--sandbox`")));
         }
         Ok(SandboxUse {
-            flags: flags.clone(),
+            settings,
+            mechanism: mechanism.unwrap_or_default(),
             commands,
             python: false,
+            python_network: false,
         })
     }
 
+    /// Returns what the user chose about the sandbox.
+    ///
+    /// # Errors
+    /// A flag or the user's file is invalid.
+    pub(super) fn sandbox_settings(&self) -> Result<SandboxSettings> {
+        let flags = &self.arguments.sandbox;
+        SandboxSettings::read(flags, self.process_environment, &self.canonical_workspace())
+    }
+
+    /// Returns the workspace without links; as it is written if it does not exist.
+    pub(super) fn canonical_workspace(&self) -> PathBuf {
+        let workspace = workspace(self.arguments, self.process_environment);
+        workspace.canonicalize().unwrap_or(workspace)
+    }
+
+    /// Returns the file that keeps the answer if the sandbox is offered to the user.
+    pub(super) fn sandbox_offer(&self, settings: &SandboxSettings) -> Option<PathBuf> {
+        let is_open = settings.for_chat().is_none() && !self.arguments.yes;
+        let is_offered = is_open && self.team.runs_commands() && sandbox::guarding().is_some();
+        sandbox::file(self.process_environment).filter(|_| is_offered)
+    }
+
     /// Returns the approver for `--yes`.
-    pub(super) fn approve_all(&self) -> ApproveAll {
+    pub(super) fn approve_all(&self, bench: &Workbench) -> ApproveAll {
         ApproveAll {
-            permits_outside: self.arguments.sandbox.sandbox == Some(SandboxMode::Off),
+            permits_outside: bench.sandbox_mode() == Some(SandboxMode::Off),
         }
     }
 
@@ -114,10 +148,12 @@ impl ChatSetup<'_> {
         &self,
         next: Arc<dyn Approver>,
         bench: &Workbench,
+        rewind: Option<Arc<Rewind>>,
     ) -> Arc<dyn Approver> {
-        match self.arguments.sandbox.sandbox {
+        match bench.sandbox_mode() {
             Some(SandboxMode::Auto) => Arc::new(SandboxedCommands {
                 next,
+                rewind,
                 workspace: bench.workspace().to_owned(),
                 environment: Arc::new(self.process_environment.environment.clone()),
             }),
@@ -129,12 +165,16 @@ impl ChatSetup<'_> {
     ///
     /// # Errors
     /// The store was written by a newer version, or the workspace is not a directory.
-    pub(crate) async fn workbench(&self, show: &Arc<Show>) -> Result<Workbench> {
+    pub(crate) async fn workbench(
+        &self,
+        show: &Arc<Show>,
+        settings: SandboxSettings,
+    ) -> Result<Workbench> {
         let workspace = workspace(self.arguments, self.process_environment);
         if let Err(error) = std::fs::read_dir(&workspace) {
             return Err(bad_workspace(&workspace, &error));
         }
-        let sandbox = self.sandbox_use()?;
+        let sandbox = self.sandbox_use(settings, show)?;
         let (warn, tell) = (Arc::clone(show), Arc::clone(show));
         let warn: Warn = Arc::new(move |message| warn.warn(message));
         let (environment, run) = (self.process_environment, run_id());

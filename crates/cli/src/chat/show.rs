@@ -155,6 +155,11 @@ impl Show {
         self.change_status(|status| status.mode = mode);
     }
 
+    /// Sets the name of the sandbox of commands in the status line.
+    pub(crate) fn set_sandbox(&self, sandbox: &'static str) {
+        self.change_status(|status| status.sandbox = sandbox);
+    }
+
     /// Forgets the size of the conversation: another one begins.
     pub(crate) fn forget_context(&self) {
         self.change_status(ChatStatus::forget_context);
@@ -498,6 +503,8 @@ impl Show {
             let output = output.clone();
             console.show_output(&call.id, move |count| last_lines(&output, count));
         }
+        // A call that is repeated outside of the sandbox starts twice.
+        state.running.retain(|running| running.id != call.id);
         state.running.push(RunningCall {
             id: call.id.clone(),
             label: label.clone(),

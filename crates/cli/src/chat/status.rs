@@ -14,6 +14,8 @@ pub(super) struct ChatStatus {
     pub(super) model: String,
     /// The mode of the chat; empty for the normal one.
     pub(super) mode: &'static str,
+    /// The sandbox of commands; empty if they run outside after an approval.
+    pub(super) sandbox: &'static str,
     /// Tokens of the conversation.
     context: u64,
     /// The maximum number of tokens of the conversation, if it is known.
@@ -45,12 +47,12 @@ impl ChatStatus {
 
     /// Formats the status: `coder · openai/gpt-4o · context 12% of 128,000 · $0.04 · cache 97%`.
     pub(super) fn line(&self) -> String {
-        let mut parts = Vec::new();
-        if !self.mode.is_empty() {
-            parts.push(self.mode.to_owned());
-        }
-        parts.push(on_one_line(&self.agent));
-        parts.push(on_one_line(&self.model));
+        let mut parts = vec![
+            self.mode.to_owned(),
+            self.sandbox.to_owned(),
+            on_one_line(&self.agent),
+            on_one_line(&self.model),
+        ];
         match (self.context, self.window) {
             (0, _) => {}
             (tokens, Some(window)) if window > 0 => {
@@ -103,9 +105,10 @@ mod tests {
             "plan · root · openai/gpt-4o · context 50% of 21,000 · $0.03 · cache 80%"
         );
         status.forget_context();
+        status.sandbox = "sandbox";
         assert_eq!(
             status.line(),
-            "plan · root · openai/gpt-4o · $0.03 · cache 80%"
+            "plan · sandbox · root · openai/gpt-4o · $0.03 · cache 80%"
         );
     }
 }

@@ -18,13 +18,15 @@ use super::open_terminal::{open_terminal, windows};
 use super::prompt::Prompt;
 use super::questions::TerminalPrompter;
 use super::resumption::Resumption;
+use super::rewind::{self, Rewind};
+use super::sandbox_offer;
 use super::setup::{ChatCallbacks, ChatSetup};
 use super::show::Show;
 use super::sum;
 use super::terminal_session::{NextStep, TerminalSession};
 use super::turn::{TurnEnd, UserMessage, is_truncated, turn};
 use crate::agent_names::ASIDE;
-use crate::command_error::Result;
+use crate::command_error::{CommandError, Result};
 use crate::interrupts::{Interrupts, Signal};
 use crate::permissions;
 use crate::render::style::Style;
@@ -48,10 +50,22 @@ pub(crate) async fn run_chat(setup: &ChatSetup<'_>) -> Result<()> {
         }
         None => Prompt::Plain(Arc::default()),
     };
-    let bench = setup.workbench(&show).await?;
+    let mut settings = setup.sandbox_settings()?;
+    if let Some(file) = setup.sandbox_offer(&settings) {
+        let workspace = setup.canonical_workspace();
+        let offering = sandbox_offer::offer(&mut settings, &prompt, &file, &workspace);
+        tokio::select! {
+            () = offering => {}
+            _ = interrupts.next() => {
+                return Err(CommandError::Interrupted("the conversation is empty".to_owned()));
+            }
+        }
+    }
+    let bench = setup.workbench(&show, settings).await?;
+    show.set_sandbox(bench.sandbox_label());
     let under_way = Arc::new(Mutex::new(CancellationToken::default()));
     let approver: Arc<dyn Approver> = match setup.arguments.yes {
-        true => Arc::new(setup.approve_all()),
+        true => Arc::new(setup.approve_all(&bench)),
         false => Arc::new(TerminalApprover {
             saved: permissions::file(setup.process_environment),
             prompt: prompt.clone(),
@@ -65,7 +79,12 @@ pub(crate) async fn run_chat(setup: &ChatSetup<'_>) -> Result<()> {
         show: Arc::clone(&show),
         cancel: Arc::clone(&under_way),
     };
-    let approver = setup.with_sandbox(approver, &bench);
+    let environment = Arc::new(setup.process_environment.environment.clone());
+    let rewind = bench.copies().map(|folder| {
+        let folder = folder.to_owned();
+        Arc::new(Rewind::new(bench.files(), environment, folder))
+    });
+    let approver = setup.with_sandbox(approver, &bench, rewind.clone());
     let mode = ChatMode::default();
     let approver: Arc<dyn Approver> = Arc::new(ModeApprover {
         next: approver,
@@ -101,6 +120,7 @@ pub(crate) async fn run_chat(setup: &ChatSetup<'_>) -> Result<()> {
     };
     let chat_loop = ChatLoop {
         session,
+        rewind,
         under_way,
         is_fresh: false,
     };
@@ -113,6 +133,8 @@ const ACCEPTANCE: &str = "The plan is accepted. Carry it out.";
 /// A running chat: commands and turns of the user.
 struct ChatLoop<'a> {
     session: TerminalSession<'a>,
+    /// The copies of files for `/rewind`; `None` without a sandbox.
+    rewind: Option<Arc<Rewind>>,
     /// Cancellation of the current turn.
     under_way: Arc<Mutex<CancellationToken>>,
     /// Set when the next message bypasses the response cache.
@@ -258,6 +280,14 @@ impl ChatLoop<'_> {
                 return Ok(self.session.switch_agent(name, interrupts).await);
             }
             Command::Resume(id) => return Ok(self.session.resume(id.as_deref(), interrupts).await),
+            Command::Rewind => {
+                let restored = match &self.rewind {
+                    Some(rewind) => rewind.undo().await,
+                    None => None,
+                };
+                let told = rewind::describe(restored.as_ref());
+                self.session.show.tell(&visible(&told));
+            }
             Command::Retract => return Ok(self.session.retract(interrupts).await),
             Command::Fresh(None) => {
                 self.is_fresh = true;
@@ -371,6 +401,9 @@ impl ChatLoop<'_> {
         }
         let cancel = CancellationToken::default();
         self.under_way.lock().clone_from(&cancel);
+        if let Some(rewind) = &self.rewind {
+            rewind.begin_turn().await;
+        }
         self.session.is_empty = false;
         let answers_before = self.session.chat.total().model_calls;
         let was_planning = self.session.mode.get() == PermissionMode::Plan;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use cachalot_cache::{CacheBounds, CacheMode};
 use cachalot_core::{Problem, Secret, SourceSpan};
 use cachalot_model::Meter;
+use cachalot_sandbox::Mechanism;
 use cachalot_workflow::Runtime;
 use cachalot_workflow::actions::{self, cache::agent_segment};
 use cachalot_workflow::format::{Agent, ScriptSettings};
@@ -26,7 +27,7 @@ use crate::random::RandomNumbers;
 use crate::render::Level;
 use crate::render::failure::error_json;
 use crate::render::progress::{Progress, Sum};
-use crate::sandbox::{self, SandboxUse};
+use crate::sandbox::{self, SandboxSettings, SandboxUse};
 use crate::wiring::{Engine, EngineOptions, ProcessEnvironment, Warn, run_id};
 use crate::workbench::{Workbench, WorkbenchParts};
 use crate::{input, models, render, team};
@@ -79,7 +80,11 @@ async fn prepare(
     if runs_commands_inside(arguments) {
         sandbox::require()?;
     }
-    let runners = PythonRunners::new(&arguments.python, &arguments.sandbox, process_environment);
+    let directory = &process_environment.directory;
+    let workspace = std::fs::canonicalize(directory).unwrap_or_else(|_| directory.clone());
+    let sandbox_settings =
+        SandboxSettings::read(&arguments.sandbox, process_environment, &workspace)?;
+    let runners = PythonRunners::new(&arguments.python, &sandbox_settings, process_environment);
     let LoadedWorkflow {
         mut agent,
         backend,
@@ -114,10 +119,17 @@ async fn prepare(
         arguments.secrets_env.as_deref(),
         &process_environment.environment,
     )?;
+    let sandbox = SandboxUse {
+        settings: sandbox_settings.clone(),
+        mechanism: Mechanism::default(),
+        commands: runs_commands_inside(arguments),
+        python: plan.needs_sandbox,
+        python_network: agent.settings.python.network || sandbox_settings.is_network_by_flag,
+    };
     let (runtime, bench) = wire(
         arguments,
         process_environment,
-        (&agent, backend, plan),
+        (&agent, backend, sandbox),
         secrets,
         progress,
         &sources,
@@ -249,7 +261,7 @@ fn remedy(failure: &RunFailure) -> Option<String> {
 async fn wire(
     arguments: &Run,
     process_environment: &ProcessEnvironment,
-    (agent, backend, plan): (&Agent, Backend, PythonPlan),
+    (agent, backend, sandbox): (&Agent, Backend, SandboxUse),
     secrets: BTreeMap<String, Secret<String>>,
     progress: &Arc<Progress>,
     sources: &Sources,
@@ -315,11 +327,7 @@ async fn wire(
         secret_set: Arc::clone(&secret_set),
         mode: mode(arguments),
         hooks: HookFlags::default(),
-        sandbox: SandboxUse {
-            flags: arguments.sandbox.clone(),
-            commands: runs_commands_inside(arguments),
-            python: plan.needs_sandbox,
-        },
+        sandbox,
         warn: Arc::clone(&warn),
         // The run's own report shows the savings.
         tell: Arc::new(|_| {}),
@@ -330,7 +338,8 @@ async fn wire(
     let file = directory.join(&arguments.file);
     // An agent without a name is identified by its file, independent of the path to it.
     let file = std::fs::canonicalize(&file).unwrap_or(file);
-    let mut tools = bench.tool_services();
+    let rules = agent.team.as_ref().map(|team| team.permissions.clone());
+    let mut tools = bench.tool_services(&rules.unwrap_or_default());
     if agent.actions.has_tools() {
         tools.notify(&cache);
     }

@@ -8,11 +8,12 @@ use cachalot_workflow::{actions, format};
 use serde_json::{Value, json};
 
 use crate::agent_file::{AgentFile, Kind, in_order};
-use crate::arguments::{SandboxFlags, Validate};
+use crate::arguments::Validate;
 use crate::backend::Backend;
 use crate::command_error::{CommandError, Result, Sources};
 use crate::python::PythonRunners;
 use crate::render::failure::problem_json;
+use crate::sandbox::{NetworkAccess, SandboxSettings};
 use crate::wiring::ProcessEnvironment;
 use crate::{hooks, render, team};
 
@@ -154,11 +155,11 @@ async fn check(
         }
         Kind::Workflow => {
             // What a run needs a flag for is no problem of the file.
-            let flags = SandboxFlags {
-                sandbox_network: true,
-                ..SandboxFlags::default()
+            let settings = SandboxSettings {
+                network: NetworkAccess::All,
+                ..SandboxSettings::default()
             };
-            let runners = PythonRunners::new(&arguments.python, &flags, process_environment);
+            let runners = PythonRunners::new(&arguments.python, &settings, process_environment);
             let loaded = workflow(&source, &actions::builtin(), &runners, process_environment)?;
             let (agent, _) = loaded.map_err(|problems| source.wrong(problems))?;
             agent

@@ -104,7 +104,7 @@ impl Workbench {
             secret_set: Arc::clone(&inner.context.secret_set),
             secrets: std::collections::BTreeMap::new(),
             actions,
-            tools: self.tool_services(),
+            tools: self.tool_services(&team.permissions),
             sandbox: None,
             reporter: Arc::new(Warnings(Arc::clone(&inner.parts.warn))),
         })

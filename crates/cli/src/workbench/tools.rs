@@ -15,7 +15,7 @@ use cachalot_model::ToolDefinition;
 use cachalot_tools::builtin::SessionState;
 use cachalot_tools::cached::{CachedTools, CachedToolsOptions, EngineLifetime};
 use cachalot_tools::{
-    BatchContext, PreparedCall, Registry, Tool, ToolCall, ToolCallResult, Toolbox,
+    BatchContext, PreparedCall, Registry, Tool, ToolCall, ToolCallResult, Toolbox, WorkspaceSandbox,
 };
 
 use super::{SessionTools, Workbench};
@@ -61,14 +61,17 @@ impl Toolbox for SessionToolbox {
 /// Creates the tools of the agents of one chat.
 pub(super) struct ChatToolboxes {
     bench: Workbench,
+    /// The sandbox of MCP servers; `None`: they have all rights of the user.
+    servers: Option<WorkspaceSandbox>,
     /// The state that the agents share.
     team_state: Arc<SessionState>,
 }
 
 impl ChatToolboxes {
-    pub(super) fn new(bench: Workbench) -> Self {
+    pub(super) fn new(bench: Workbench, servers: Option<WorkspaceSandbox>) -> Self {
         Self {
             bench,
+            servers,
             team_state: Arc::default(),
         }
     }
@@ -101,7 +104,7 @@ impl Toolboxes for ChatToolboxes {
             team: Arc::clone(&self.team_state),
             write_notifier: inner.write_notifier.clone(),
         };
-        let dependencies = bench.tool_dependencies(built_in);
+        let dependencies = bench.tool_dependencies(built_in, self.servers.clone());
         let missing =
             |error: &dyn std::fmt::Display| Error::new(ErrorKind::Tools, error.to_string());
         let assembled = assemble(&toolsets, &dependencies)

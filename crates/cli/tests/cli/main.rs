@@ -52,6 +52,7 @@ mod response_cache;
 mod review;
 mod run;
 mod sandbox;
+mod sandbox_chats;
 mod secrets;
 mod serve;
 mod server_faults;

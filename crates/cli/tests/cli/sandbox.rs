@@ -141,23 +141,56 @@ fn hidden_commands_change_and_read_nothing_that_is_protected() {
     }
 }
 
+/// Returns the command in a sandbox, in which there are no namespaces for another one.
+fn without_namespaces(home: &Home, arguments: &[&str]) -> Command {
+    let program = env!("CARGO_BIN_EXE_cachalot");
+    let mut command = home.command(&["sandbox-helper", "--network", "--visible", program]);
+    let write = home.path().canonicalize().unwrap();
+    command
+        .arg("--write")
+        .arg(&write)
+        .args(["--", program])
+        .args(arguments)
+        .env("TMPDIR", write);
+    command
+}
+
+/// A limited sandbox, or none where there is no Landlock either.
 #[test]
-fn without_namespaces_nothing_runs_with_the_flag() {
+fn without_namespaces_no_command_runs_unasked() {
     if !has_namespaces() {
         return;
     }
-    let home = Home::new();
-    let program = env!("CARGO_BIN_EXE_cachalot");
-    // In a sandbox, there are no namespaces for another one.
-    let mut command = home.command(&["sandbox-helper", "--visible", program, "--write"]);
-    command.arg(home.path().canonicalize().unwrap());
-    command.args(["--", program, "chat", "-p", "--sandbox", "Go."]);
-    command.env("OPENAI_API_KEY", "x");
-    let ran = CommandOutput::from(command.output().unwrap()).fails(2);
-    assert!(
-        ran.stderr.contains("cannot run commands in a sandbox"),
-        "{ran}"
-    );
+    let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
+    home.write("agent.yaml", SHELL);
+    let outside = format!("of-the-sandbox-{}", std::process::id());
+    let run = |flags: &[&str], line: &str| {
+        let chat = ["chat", "agent.yaml"];
+        let mut command = without_namespaces(&home, &[&chat, flags].concat());
+        provider.known_to(&mut command);
+        home.answer(command, line.as_bytes(), |_| {})
+    };
+    for flags in [
+        &["--sandbox"][..],
+        &["--sandbox=auto"],
+        &["--sandbox", "--yes"],
+    ] {
+        let ran = run(flags, "run touch made");
+        assert!(!home.join("made").exists(), "{flags:?}: {ran}");
+        let is_limited = ran
+            .stderr
+            .contains("the sandbox of this machine is limited");
+        let is_refused = ran.stderr.contains("cannot run commands in a sandbox");
+        assert!(is_limited || is_refused, "{flags:?}: {ran}");
+        if is_refused {
+            return;
+        }
+    }
+    let rule = "permissions: {allow: ['shell:command=touch *']}\n";
+    home.write("agent.yaml", format!("{SHELL}{rule}"));
+    run(&["--sandbox"], &format!("run touch made ../{outside}")).ok();
+    assert!(home.join("made").exists());
+    assert!(!home.path().parent().unwrap().join(outside).exists());
 }
 
 #[test]
@@ -292,22 +325,8 @@ fn yes_runs_no_command_outside_without_the_flag_or_a_rule() {
         (&*allowing, None, true),
     ] {
         home.write("agent.yaml", file);
-        let chat = home.command(&[]);
-        let program = chat.get_program().to_str().unwrap();
-        let write = home.path().canonicalize().unwrap();
-        // In a sandbox, no sandbox can be made.
-        let limits = [
-            "sandbox-helper",
-            "--network",
-            "--visible",
-            program,
-            "--write",
-            write.to_str().unwrap(),
-            "--",
-            program,
-        ];
         let chat = ["chat", "agent.yaml", "--yes"];
-        let mut command = home.command(&[&limits[..], &chat, flag.as_slice()].concat());
+        let mut command = without_namespaces(&home, &[&chat, flag.as_slice()].concat());
         provider.known_to(&mut command);
         let ran = home.answer(command, b"run touch made", |_| {}).ok();
         assert_eq!(home.join("made").exists(), runs, "{flag:?}: {ran}");
@@ -346,6 +365,72 @@ fn programs_of_a_run_are_in_the_sandbox_and_so_is_the_key_of_their_results() {
     assert_eq!(count(), 2, "hits");
     assert!(!run(&["--sandbox", "--sandbox-network"]));
     assert_eq!(count(), 3, "another policy");
+}
+
+/// An action that runs a program is a tool like `shell`: in the sandbox of a chat, and nowhere else with `--yes`.
+#[test]
+fn actions_of_agents_run_programs_in_the_sandbox_of_the_chat() {
+    if !has_namespaces() {
+        return;
+    }
+    let home = Home::new();
+    let provider = Provider::scripted(
+        "rules:
+  - user: 'Go'
+    tools: [shell_run]
+    steps:
+      - tool_calls: [{name: shell_run, arguments: {command: [sh, -c, 'touch made; touch ../of-an-action']}}]
+      - text: Done
+",
+    );
+    home.write(
+        "agent.yaml",
+        "agents: {root: {model: openai/gpt-5.6, toolsets: [{type: actions, allow: [shell.run]}]}}\n",
+    );
+    std::fs::create_dir(home.join("work")).unwrap();
+    let outside = home.join("of-an-action");
+    for (flags, is_outside) in [(&[][..], false), (&["--sandbox=off"], true)] {
+        let arguments = ["agent.yaml", "--workspace", "work", "--yes"];
+        let ran = home.ask(&provider, &[&arguments[..], flags].concat(), "Go.");
+        let ran = ran.ok();
+        assert_eq!(outside.exists(), is_outside, "{ran}");
+    }
+    std::fs::remove_file(outside).unwrap();
+    let mut command = without_namespaces(&home, &["chat", "agent.yaml", "--yes"]);
+    provider.known_to(&mut command);
+    std::fs::remove_file(home.join("made")).unwrap_or_default();
+    let ran = home.answer(command, b"Go.", |_| {}).ok();
+    assert!(!home.join("made").exists(), "{ran}");
+}
+
+/// The commands of the agents of a workflow.
+#[test]
+fn agents_of_a_run_have_its_sandbox() {
+    if !has_namespaces() {
+        return;
+    }
+    let home = Home::new();
+    let provider = Provider::scripted(SCRIPTED_MODEL);
+    home.write(
+        "work/agent.yaml",
+        format!(
+            "{SHELL}permissions: {{allow: [shell]}}
+nodes:
+  - name: a
+    uses: agent.run
+    with: {{agent: root, input: 'run touch made ../of-an-agent'}}
+"
+        ),
+    );
+    let outside = home.join("of-an-agent");
+    for (flags, is_outside) in [(&["--sandbox"][..], false), (&[], true)] {
+        let mut command = home.command(&[&["run", "agent.yaml"], flags].concat());
+        command.current_dir(home.join("work"));
+        provider.known_to(&mut command);
+        let ran = CommandOutput::from(command.output().unwrap()).ok();
+        assert!(home.join("work/made").exists(), "{ran}");
+        assert_eq!(outside.exists(), is_outside, "{ran}");
+    }
 }
 
 #[test]

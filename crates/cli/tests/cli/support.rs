@@ -90,10 +90,18 @@ impl Home {
         self.join("data/cachalot/cachalot.db")
     }
 
+    /// The command with these arguments. A chat is not offered the sandbox: `--sandbox=ask` is what it does without the
+    /// flag, but for that.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let has_flag = |flag: &str| arguments.iter().any(|it| it.starts_with(flag));
+        let is_offered =
+            arguments.first() == Some(&"chat") && !has_flag("--sandbox") && !has_flag("--yes");
+        let at = usize::from(is_offered);
         let mut command = Command::new(env!("CARGO_BIN_EXE_cachalot"));
         command
-            .args(arguments)
+            .args(&arguments[..at])
+            .args(is_offered.then_some("--sandbox=ask"))
+            .args(&arguments[at..])
             .current_dir(self.path())
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())

@@ -274,7 +274,7 @@ fn approval_is_shown_on_the_terminal_when_stderr_is_redirected() {
     shell
         .args([
             "-c",
-            &format!("exec '{binary}' chat agent.yaml 2> told.txt"),
+            &format!("exec '{binary}' chat --sandbox=ask agent.yaml 2> told.txt"),
         ])
         .current_dir(home.path())
         .env("HOME", home.path())
@@ -566,7 +566,7 @@ fn model_output_has_no_control_characters_on_the_terminal() {
 fn answers_can_be_redirected_while_prompts_stay_on_the_terminal() {
     let (home, provider) = with_scripted_model();
     let binary = env!("CARGO_BIN_EXE_cachalot");
-    let line = format!("exec '{binary}' chat agent.yaml > answers.txt");
+    let line = format!("exec '{binary}' chat --sandbox=ask agent.yaml > answers.txt");
     let mut command = home.command(&[]);
     let mut shell = Command::new("sh");
     shell
@@ -600,7 +600,7 @@ fn full_disk_ends_the_chat_with_its_reason() {
     shell
         .args([
             "-c",
-            &format!("exec '{binary}' chat agent.yaml > /dev/full"),
+            &format!("exec '{binary}' chat --sandbox=ask agent.yaml > /dev/full"),
         ])
         .current_dir(home.path())
         .env("HOME", home.path())

@@ -40,7 +40,7 @@ pub(crate) fn chat_in_shell(home: &Home, provider: &Provider) -> Terminal {
     let binary = env!("CARGO_BIN_EXE_cachalot");
     terminal
         .see("shell$ ")
-        .say(&format!("'{binary}' chat agent.yaml"))
+        .say(&format!("'{binary}' chat --sandbox=ask agent.yaml"))
         .prompt();
     terminal
 }

@@ -78,6 +78,11 @@ impl Home {
         self.directory.path().join("work")
     }
 
+    /// The user's configuration directory.
+    pub(crate) fn configuration(&self) -> PathBuf {
+        self.directory.path().join("home/.config/cachalot")
+    }
+
     /// A file where commands run.
     pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.work().join(name);

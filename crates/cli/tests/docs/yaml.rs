@@ -51,6 +51,9 @@ pub(crate) fn agent_file(block: &Block) -> String {
 
 /// The problem of a block, if any. Its final state is left in `state`.
 fn problem(block: &Block, home: &Home, state: &mut Option<Value>) -> Option<String> {
+    if block.marker(Marker::Fragment) == Some("sandbox") {
+        return of_sandbox(block, home);
+    }
     let path = home.write("block.yaml", &agent_file(block));
     if let Some(code) = block.marker(Marker::Wrong) {
         return refused(home, &path, code);
@@ -86,6 +89,21 @@ fn problem(block: &Block, home: &Home, state: &mut Option<Value>) -> Option<Stri
         *state = Some(home::state(&ended));
     }
     None
+}
+
+/// The problem of settings of the sandbox, which a run reads.
+fn of_sandbox(block: &Block, home: &Home) -> Option<String> {
+    let settings = home.configuration().join("sandbox.yaml");
+    std::fs::create_dir_all(home.configuration()).unwrap();
+    std::fs::write(&settings, &block.text).unwrap();
+    let path = home.write("block.yaml", "name: example\nnodes:\n  - name: nothing\n");
+    let ended = home.cachalot(["run".as_ref(), path.as_os_str()]);
+    // A key that is none: the file is read.
+    std::fs::write(&settings, "none: 1\n").unwrap();
+    let wrong = home.cachalot(["run".as_ref(), path.as_os_str()]);
+    std::fs::remove_file(&settings).unwrap();
+    assert_eq!(wrong.code, 2, "{}", wrong.stderr);
+    (ended.code != 0).then_some(ended.stderr)
 }
 
 /// Returns whether a valid block is run here.

@@ -22,7 +22,7 @@ use cachalot_tools::builtin::{
 };
 use cachalot_tools::cached::WriteNotifier;
 use cachalot_tools::filter::NameFilter;
-use cachalot_tools::{OperationMetadata, Tool, sanitize_name};
+use cachalot_tools::{OperationMetadata, Tool, WorkspaceSandbox, sanitize_name};
 
 /// Dependencies of tools, which would otherwise be global.
 #[derive(Clone)]
@@ -89,11 +89,16 @@ impl McpServerPool {
         Self::default()
     }
 
-    /// Returns the server with these settings, or creates it without connecting.
+    /// Returns the server with these settings and this sandbox, or creates it without connecting.
     #[must_use]
     pub fn server(&self, settings: &McpSettings, dependencies: &McpDependencies) -> McpServer {
         let mut servers = self.0.servers.lock();
-        if let Some(there) = servers.iter().find(|server| server.settings() == settings) {
+        let key = |sandbox: &Option<WorkspaceSandbox>| sandbox.as_ref().map(WorkspaceSandbox::key);
+        let sandbox = key(&dependencies.sandbox);
+        let mut same = servers
+            .iter()
+            .filter(|server| server.settings() == settings);
+        if let Some(there) = same.find(|server| key(server.sandbox()) == sandbox) {
             return there.clone();
         }
         let server = McpServer::new(settings.clone(), dependencies.clone());

@@ -107,6 +107,7 @@ impl Fixture {
                 secret_set: Arc::new(SecretSet::with_key(DigestKey::new([5; 32]))),
                 reporter: reported.clone(),
                 write_notifier: Default::default(),
+                sandbox: None,
             },
             built_in: Default::default(),
             servers: McpServerPool::new(),

@@ -23,7 +23,7 @@ use rustix::thread::{
 use super::error::{Error, Step as _};
 use super::placeholders::Placeholders;
 use super::report::{Ended, Report};
-use super::{CANNOT_RUN, syscalls, system, view};
+use super::{CANNOT_RUN, proxy, syscalls, system, view};
 use crate::{Network, Policy};
 
 /// Runs the program for a user and group, reports its end, and returns when everything that it started has ended.
@@ -39,20 +39,24 @@ pub(super) fn run(
 ) -> Result<(), Error> {
     end_with_supervisor(to_supervisor)?;
     keep_user(user)?;
-    if policy.network == Network::None {
+    if policy.network != Network::All {
         let socket = UdpSocket::bind("0.0.0.0:0").step("a socket")?;
         system::start_loopback(socket.as_fd()).step("the loopback interface")?;
     }
+    let proxy = match &policy.network {
+        Network::Proxy(socket) => Some(proxy::listen(socket).on("the proxy", socket)?),
+        Network::None | Network::All => None,
+    };
     system::leave_terminal();
     let directory = std::env::current_dir().step("the working directory")?;
     let protecting = view::make(policy, placeholders.read_only())?;
     // It is still the one of the old view.
     std::env::set_current_dir(&directory).on("the working directory", &directory)?;
     give_up_rights()?;
-    syscalls::restrict(policy.unix_sockets)?;
+    syscalls::restrict(true, policy.unix_sockets)?;
     watch_mounts(protecting, to_supervisor)?;
 
-    let program = start(program)?;
+    let program = start(program, proxy.is_some())?;
     // A reader of the output waits for the last process that has it.
     system::close_standard_streams().step("the outputs")?;
     let ended = wait_for(program)?;
@@ -104,19 +108,23 @@ fn keep_user((user, group): (u32, u32)) -> Result<(), Error> {
 }
 
 /// Starts the program.
-fn start(program: &[OsString]) -> Result<Option<Pid>, Error> {
+fn start(program: &[OsString], has_proxy: bool) -> Result<Option<Pid>, Error> {
     let (program, arguments) = program
         .split_first()
         .ok_or_else(|| Error::Arguments("there is no program".to_owned()))?;
+    let mut command = Command::new(program);
+    command.args(arguments);
+    if has_proxy {
+        command.envs(proxy::variables());
+    }
     // In a group of its own, so that its signals to its group do not reach the supervisor.
-    let child = Command::new(program)
-        .args(arguments)
+    let child = command
         .process_group(0)
-        .spawn();
-    let child = child.map_err(|error| Error::Program {
-        program: program.to_string_lossy().into_owned(),
-        error,
-    })?;
+        .spawn()
+        .map_err(|error| Error::Program {
+            program: program.to_string_lossy().into_owned(),
+            error,
+        })?;
     Ok(i32::try_from(child.id()).ok().and_then(Pid::from_raw))
 }
 
@@ -134,7 +142,7 @@ fn wait_for(program: Option<Pid>) -> Result<Ended, Error> {
 
 /// Gives up all rights of this process and of those that it starts, in the namespaces as well. The program cannot look
 /// into this process or change it, which has files open that the program has not.
-fn give_up_rights() -> Result<(), Error> {
+pub(super) fn give_up_rights() -> Result<(), Error> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable).step("rights")?;
     set_no_new_privs(true).step("rights")?;
     // Also those that have no name here; at the first error, the system knows no more.

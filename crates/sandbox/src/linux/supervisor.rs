@@ -10,8 +10,8 @@ use super::error::{Error, Step as _};
 use super::placeholders::Placeholders;
 use super::report::{Ended, Report};
 use super::system::{self, Fork};
-use super::{CANNOT_RUN, hard_links, init};
-use crate::{Network, Policy};
+use super::{CANNOT_RUN, hard_links, init, limited};
+use crate::{Mechanism, Network, Policy};
 
 /// Runs the program of the helper's arguments, and returns how it ended.
 ///
@@ -20,6 +20,10 @@ use crate::{Network, Policy};
 pub(super) fn run(arguments: impl Iterator<Item = OsString>) -> Result<Ended, Error> {
     system::close_others();
     let (policy, program) = Policy::parse(arguments).map_err(Error::Arguments)?;
+    if policy.mechanism == Mechanism::Landlock {
+        let never = limited::run(&policy, &program)?;
+        match never {}
+    }
     let placeholders = Placeholders::make(&policy)?;
     match start(&policy, &program, &placeholders) {
         Ok((init, reports)) => supervise(init, reports, placeholders),
@@ -43,7 +47,7 @@ fn start(
         | UnshareFlags::NEWPID
         | UnshareFlags::NEWIPC
         | UnshareFlags::NEWUTS;
-    if policy.network == Network::None {
+    if policy.network != Network::All {
         namespaces |= UnshareFlags::NEWNET;
     }
     let user = (getuid().as_raw(), getgid().as_raw());

@@ -53,28 +53,39 @@ const NAMESPACES: [libc::c_int; 7] = [
     libc::CLONE_NEWUTS,
 ];
 /// Families of sockets that stay within the network namespace.
-const FAMILIES: [libc::c_int; 3] = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+const NETWORK: [libc::c_int; 2] = [libc::AF_INET, libc::AF_INET6];
+/// The bits of the kind of a socket; the others are flags.
+const SOCKET_KINDS: u64 = 0xf;
 /// Requests that type into a terminal: `TIOCSTI` and `TIOCLINUX`, whose types differ among C libraries.
 const TYPING: [libc::c_int; 2] = [0x5412, 0x541C];
 /// The bit of the numbers of calls in a second form of x86-64, in which pointers have 32 bits.
 const SHORT_POINTERS: libc::c_long = 0x4000_0000;
 
-/// Restricts this process and those that it starts.
+/// Restricts this process and those that it starts, and permits them sockets of the network and Unix sockets.
 ///
 /// # Errors
 /// If the system refuses a filter.
-pub(super) fn restrict(unix_sockets: bool) -> Result<(), Error> {
+pub(super) fn restrict(network: bool, unix_sockets: bool) -> Result<(), Error> {
     let errno = |number: i32| SeccompAction::Errno(number.unsigned_abs());
     let absent = ABSENT.map(|call| (call, Vec::new()));
     install(absent.into(), errno(libc::ENOSYS))?;
 
     let mut refused: BTreeMap<_, _> = REFUSED.map(|call| (call, Vec::new())).into();
-    let mut families = FAMILIES.to_vec();
+    let mut families = vec![libc::AF_NETLINK];
+    families.extend(network.then_some(NETWORK).into_iter().flatten());
     families.extend(unix_sockets.then_some(libc::AF_UNIX));
     let others = families
         .into_iter()
         .map(|family| is(0, SeccompCmpOp::Ne, family));
     refused.insert(libc::SYS_socket, vec![all(others.collect())?]);
+    if !unix_sockets {
+        // One of a pair of these can be connected to any other.
+        let kind = SeccompCmpOp::MaskedEq(SOCKET_KINDS);
+        refused.insert(
+            libc::SYS_socketpair,
+            vec![all(vec![is(1, kind, libc::SOCK_DGRAM)])?],
+        );
+    }
     let namespaces = NAMESPACES.map(|flag| {
         all(vec![is(
             0,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-use cachalot_sandbox::{Absent, Mechanism, Policy, ReadOnly};
+use cachalot_sandbox::{Absent, Mechanism, Policy, ReadOnly, available};
 use tempfile::TempDir;
 
 /// The content of each file that may not be read.
@@ -20,7 +20,7 @@ pub(crate) fn helper() -> &'static Path {
 pub(crate) fn is_available() -> bool {
     static AVAILABLE: OnceLock<bool> = OnceLock::new();
     *AVAILABLE.get_or_init(|| {
-        let is_available = Mechanism::available(helper()) == Mechanism::Namespaces;
+        let is_available = available(helper()) == Some(Mechanism::Namespaces);
         if !is_available {
             // By a program of others: a defect of ours would skip the tests otherwise.
             let unshare = [
@@ -52,9 +52,11 @@ pub(crate) struct Fixture {
 impl Fixture {
     /// A workspace with a git repository, agent files and secrets. `None` on a machine without namespaces.
     pub(crate) fn new() -> Option<Self> {
-        if !is_available() {
-            return None;
-        }
+        is_available().then(Self::make)
+    }
+
+    /// The same on any machine.
+    pub(crate) fn make() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let workspace = root.join("work");
@@ -99,7 +101,7 @@ impl Fixture {
             records: root.join("records"),
             ..Policy::default()
         };
-        Some(Self { policy, folder })
+        Self { policy, folder }
     }
 
     /// A path below the folder.

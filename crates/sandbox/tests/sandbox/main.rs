@@ -6,6 +6,7 @@
 mod files;
 mod fixture;
 mod lifetime;
+mod limited;
 mod network;
 mod placeholders;
 mod spellings;

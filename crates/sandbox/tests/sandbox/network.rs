@@ -1,9 +1,11 @@
 //! What can be reached.
 
+use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
+use std::process::Stdio;
 
-use cachalot_sandbox::Network;
+use cachalot_sandbox::{Network, receive_listener};
 
 use crate::fixture::Fixture;
 
@@ -27,6 +29,63 @@ fn only_what_the_program_starts_can_be_reached() {
     fixture.print(&connect(port));
 }
 
+/// A program reaches the caller on the address that its variables name, until it ends.
+#[test]
+fn a_proxy_of_the_caller_can_be_reached() {
+    let Some(mut fixture) = Fixture::new() else {
+        return;
+    };
+    let path = fixture.path("proxy");
+    let proxies = UnixListener::bind(&path).unwrap();
+    fixture.policy.network = Network::Proxy(path);
+    let code = r#"
+import os, socket, urllib.parse
+names = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"]
+found = {os.environ[name] for name in names + [name.lower() for name in names]}
+proxy = urllib.parse.urlsplit(found.pop())
+assert not found and "localhost" in os.environ["NO_PROXY"]
+stream = socket.create_connection((proxy.hostname, proxy.port), 60)
+stream.sendall(b"question")
+stream.shutdown(socket.SHUT_WR)
+print(stream.recv(100).decode())
+"#;
+    std::fs::write(fixture.path("work/ask.py"), code).unwrap();
+    let child = fixture
+        .command("python3 ask.py")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut sandbox, _) = proxies.accept().unwrap();
+    let listener = receive_listener(&sandbox).unwrap();
+    let (mut program, _) = listener.accept().unwrap();
+    let mut question = String::new();
+    program.read_to_string(&mut question).unwrap();
+    assert_eq!(question, "question");
+    program.write_all(b"answer").unwrap();
+    drop(program);
+    let output = child.wait_with_output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "answer\n",
+        "{errors}"
+    );
+    // The end of the sandbox.
+    assert_eq!(sandbox.read(&mut [0]).unwrap(), 0);
+}
+
+#[test]
+fn without_its_proxy_a_program_does_not_run() {
+    let Some(mut fixture) = Fixture::new() else {
+        return;
+    };
+    fixture.policy.network = Network::Proxy(fixture.path("none"));
+    let error = fixture.fail("touch made");
+    assert!(error.contains("the proxy"), "{error}");
+    assert!(!fixture.path("work/made").exists());
+}
+
 #[test]
 fn sockets_of_other_programs_cannot_be_reached() {
     let Some(mut fixture) = Fixture::new() else {
@@ -38,8 +97,13 @@ fn sockets_of_other_programs_cannot_be_reached() {
     let error = fixture.fail(line);
     assert!(error.contains("PermissionError"), "{error}");
     fixture.print("python3 -c 'import socket; a, b = socket.socketpair(); a.send(b\"x\"); assert b.recv(1) == b\"x\"'");
+    // One of a pair of these could be connected to any other.
+    let datagram =
+        "python3 -c 'import socket; socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)'";
+    assert!(fixture.fail(datagram).contains("PermissionError"));
     fixture.policy.unix_sockets = true;
     fixture.print(line);
+    fixture.print(datagram);
 }
 
 #[test]

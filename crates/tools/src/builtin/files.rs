@@ -6,6 +6,7 @@
 mod apply_patch;
 mod commit;
 mod content_kind;
+mod copies;
 mod edit_file;
 mod file_call;
 mod file_content;
@@ -34,6 +35,7 @@ use self::file_call::file_tool;
 use super::metadata;
 use crate::workspace::{PathError, ResolvedPath};
 use cachalot_operation::{CacheClass, OperationMetadata, Tool, ToolContext};
+pub use copies::{FileCopies, RestoredFiles};
 pub(in crate::builtin) use temporary_file::TemporaryFile;
 
 /// `read_file`, `list_dir`, `glob`, `grep`, `write_file`, `edit_file` and `apply_patch`.

@@ -58,6 +58,8 @@ pub trait AgentHost: Send + Sync {
 pub struct ToolServices {
     /// The running MCP servers.
     pub servers: McpServerPool,
+    /// The sandbox of MCP servers that are programs; `None`: they have all rights of the user.
+    pub sandbox: Option<WorkspaceSandbox>,
     /// The receiver of warnings and output of MCP servers.
     pub reporter: Arc<dyn cachalot_mcp::Reporter>,
     /// The caches of the process that are notified of writes.
@@ -89,6 +91,7 @@ impl Default for ToolServices {
     fn default() -> Self {
         Self {
             servers: McpServerPool::new(),
+            sandbox: None,
             reporter: Arc::new(()),
             write_notifier: WriteNotifier::new(),
             registration: None,

@@ -1,5 +1,6 @@
 //! Actions as tools of agents: `toolsets: [{type: actions, allow: [http.get]}]`.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use cachalot_core::{EffectTarget, EffectTargets, Effects};
 use cachalot_operation::permissions::ToolSignature;
 use cachalot_operation::workspace::PathError;
 use cachalot_operation::{ResourceAccess, ToolContext, ToolOutput, Workspace};
+use cachalot_tools::WorkspaceSandbox;
 use serde_json::Value;
 
 use super::builtin;
@@ -69,6 +71,17 @@ pub fn signatures() -> Vec<ToolSignature> {
 }
 
 impl ActionTool {
+    /// Returns the runtime of a call: its programs run in the sandbox of the call.
+    fn runtime(&self, context: &ToolContext) -> Cow<'_, Runtime> {
+        match WorkspaceSandbox::for_call(context) {
+            None => Cow::Borrowed(&self.runtime),
+            sandbox => Cow::Owned(Runtime {
+                sandbox,
+                ..Runtime::clone(&self.runtime)
+            }),
+        }
+    }
+
     /// Creates the tool. Calls run with the settings, the models and the budget of `runtime`.
     #[must_use]
     pub fn new(action: Arc<dyn Action>, runtime: Arc<Runtime>) -> Self {
@@ -124,9 +137,10 @@ impl Operation for ActionTool {
     fn implicit_inputs(
         &self,
         arguments: &Arguments,
-        _context: &ToolContext,
+        context: &ToolContext,
     ) -> Result<Value, Failure> {
-        self.action.implicit_inputs(arguments, &self.runtime)
+        self.action
+            .implicit_inputs(arguments, &self.runtime(context))
     }
 
     async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput {
@@ -140,7 +154,8 @@ impl Operation for ActionTool {
         }
         let ended = match self.action.metadata().check(arguments) {
             Ok(arguments) => {
-                origin::chosen_by_model(self.action.run(arguments, &self.runtime)).await
+                let runtime = self.runtime(context);
+                origin::chosen_by_model(self.action.run(arguments, &runtime)).await
             }
             Err(failure) => Err(failure),
         };

@@ -62,10 +62,7 @@ impl Operation for Run {
             "passed": variables,
             "named": named,
         });
-        // Keys of runs without a sandbox stay as they were before there was one.
-        if let Some(sandbox) = &runtime.sandbox {
-            inputs["sandbox"] = sandbox.key();
-        }
+        add_sandbox(&mut inputs, runtime);
         Ok(inputs)
     }
 
@@ -168,6 +165,14 @@ fn names(given: &CheckedArguments<'_>) -> Result<Vec<String>, Failure> {
         }
     }
     Ok(names)
+}
+
+/// Adds the sandbox of programs to the inputs of one.
+pub(super) fn add_sandbox(inputs: &mut Value, runtime: &Runtime) {
+    // Keys of runs without a sandbox stay as they were before there was one.
+    if let Some(sandbox) = &runtime.sandbox {
+        inputs["sandbox"] = sandbox.key();
+    }
 }
 
 /// Returns the variables of the run that are always passed on.

@@ -265,6 +265,7 @@ impl McpStep {
                 secret_set: Arc::clone(&runtime.secret_set),
                 reporter: Arc::clone(&runtime.tools.reporter),
                 write_notifier: runtime.tools.write_notifier.clone(),
+                sandbox: runtime.tools.sandbox.clone(),
             },
         );
         Ok(ToolCall {

@@ -122,6 +122,7 @@ impl Toolboxes for TestAgentHost {
                 secret_set: Arc::clone(&self.context.secret_set),
                 reporter: Arc::new(SilentReporter),
                 write_notifier: Default::default(),
+                sandbox: None,
             },
             built_in: Default::default(),
             servers: McpServerPool::new(),

@@ -1,7 +1,5 @@
 //! Commands in the sandbox of a call.
 
-use std::sync::Arc;
-
 use cachalot_operation::ToolContext;
 use cachalot_process::shell_command;
 use tokio::process::Command;
@@ -13,14 +11,8 @@ use crate::WorkspaceSandbox;
 /// # Errors
 /// If the files that the sandbox has to protect cannot be found.
 pub(in crate::builtin) fn command(program: &str, context: &ToolContext) -> Result<Command, String> {
-    let Some(sandbox) = &context.sandbox else {
+    let Some(sandbox) = WorkspaceSandbox::for_call(context) else {
         return Ok(Command::new(program));
-    };
-    let sandbox = WorkspaceSandbox {
-        sandbox: Arc::clone(sandbox),
-        workspace: Arc::clone(&context.workspace),
-        rules: Arc::clone(&context.rules),
-        may_write: true,
     };
     let command = sandbox.command(program).map_err(|why| {
         format!("the command did not run, because its sandbox cannot be made: {why}")

@@ -223,7 +223,7 @@ impl<'a> ProgramCall<'a> {
             .iter()
             .map(|(name, value)| (name.clone(), location::digest_text(runtime, value).into()))
             .collect();
-        json!({
+        let mut identity = json!({
             "shell": {
                 "provider": name,
                 "command": command,
@@ -236,7 +236,9 @@ impl<'a> ProgramCall<'a> {
             },
             "directory": location::path_key(&shell::resolved(runtime.directory.clone())),
             "passed": shell::passed_variables(runtime),
-        })
+        });
+        shell::add_sandbox(&mut identity, runtime);
+        identity
     }
 
     /// Asks, and waits for the complete answer. With `shows_stream`, shows it then.
@@ -340,7 +342,7 @@ impl<'a> ProgramCall<'a> {
             }
             Input::Pipe => (substitute(arguments, PROMPT, &self.prompt), None, None),
             Input::File => {
-                let file = self.file()?;
+                let file = self.file(runtime)?;
                 let path = file.path().to_string_lossy().into_owned();
                 (substitute(arguments, INPUT_FILE, &path), None, Some(file))
             }
@@ -359,14 +361,19 @@ impl<'a> ProgramCall<'a> {
             input: stdin.map(String::into_bytes),
             timeout: *timeout,
             output_limit: OUTPUT_LIMIT,
-            sandbox: None,
+            sandbox: runtime.sandbox.clone(),
         };
         Ok((job, file))
     }
 
-    /// Creates a temporary file with the prompt that only its owner can read; it is deleted on drop.
-    fn file(&self) -> Result<NamedTempFile, Failure> {
-        let written = NamedTempFile::new().and_then(|mut file| {
+    /// Creates a temporary file with the prompt that only its owner can read; it is deleted on drop. In a sandbox, the
+    /// program sees its own directory for temporary files only.
+    fn file(&self, runtime: &Runtime) -> Result<NamedTempFile, Failure> {
+        let made = match &runtime.sandbox {
+            Some(sandbox) => NamedTempFile::new_in(sandbox.temporary()),
+            None => NamedTempFile::new(),
+        };
+        let written = made.and_then(|mut file| {
             file.write_all(self.prompt.as_bytes())?;
             file.flush()?;
             Ok(file)

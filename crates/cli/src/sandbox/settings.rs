@@ -1,0 +1,295 @@
+//! The limits of the sandbox that the user chose: by flags, and in `sandbox.yaml` in the user's configuration directory.
+
+use std::io::{Error, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use cachalot_core::atomic_file::{self, Access};
+use cachalot_core::spec::{Custom, ParameterKind as Kind, Table, Values, key};
+use cachalot_core::tree::{self, MapEntry, Node};
+use cachalot_core::{Problem, SourceSpan};
+use cachalot_storage::AllowedHosts;
+use serde_json::json;
+
+use crate::arguments::{SandboxFlags, SandboxMode};
+use crate::command_error::{CommandError, Result, Sources};
+use crate::wiring::ProcessEnvironment;
+
+/// The name of the file.
+const FILE: &str = "sandbox.yaml";
+/// The key with the choices for single workspaces.
+const WORKSPACES: &str = "workspaces";
+/// Beginning of a new file.
+const FILE_HEADER: &str =
+    "# The sandbox of commands and Python code, for all chats and runs: see docs/security.md.\n";
+
+const MODES: [(&str, SandboxMode); 4] = [
+    ("ask", SandboxMode::Ask),
+    ("on", SandboxMode::On),
+    ("auto", SandboxMode::Auto),
+    ("off", SandboxMode::Off),
+];
+const WORDS: [&str; 4] = [MODES[0].0, MODES[1].0, MODES[2].0, MODES[3].0];
+
+const NETWORK: Kind = Kind::Custom(&Custom {
+    schema: Some(
+        || json!({"anyOf": [{"type": "boolean"}, {"type": "array", "items": {"type": "string"}}]}),
+    ),
+    check: |entry, problems| {
+        if entry.value.as_boolean().is_none() {
+            check_hosts(entry, problems);
+        }
+    },
+});
+
+const BY_WORKSPACE: Kind = Kind::Custom(&Custom {
+    schema: Some(|| json!({"type": "object", "additionalProperties": {"enum": WORDS}})),
+    check: |entry, problems| {
+        Kind::Object.check(entry, problems);
+        for entry in entry.value.as_map().unwrap_or_default() {
+            Kind::Word(&WORDS).check(entry, problems);
+        }
+    },
+});
+
+#[rustfmt::skip]
+static SETTINGS: Table = Table::new(
+    "the settings of the sandbox",
+    "The sandbox of commands and Python code.",
+    &[&[
+        key("commands", Kind::Word(&WORDS), "Use of the sandbox for commands of `chat`, like `--sandbox`."),
+        key(WORKSPACES, BY_WORKSPACE, "The same for single workspaces, by their paths."),
+        key("write", Kind::Texts, "Files and directories that programs in the sandbox can write, too, such as `~/.cargo`. Those that do not exist are ignored."),
+        key("network", NETWORK, "`true` for the network of the machine, or the hosts that programs in the sandbox reach through a proxy."),
+        key("unix_sockets", Kind::Boolean, "True if programs in the sandbox may make Unix sockets."),
+        key("mcp_servers", Kind::Boolean, "True if MCP servers that are programs run in the sandbox, too."),
+    ]],
+);
+
+fn check_hosts(entry: &MapEntry, problems: &mut Vec<Problem>) {
+    Kind::Texts.check(entry, problems);
+    for item in entry.value.as_list().unwrap_or_default() {
+        if let Some(host) = item.as_text()
+            && let Err(error) = AllowedHosts::parse(&[host.to_owned()])
+        {
+            problems.push(Problem::new("bad-value", error.message).at(&item.place));
+        }
+    }
+}
+
+/// The network of programs in the sandbox.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum NetworkAccess {
+    /// None.
+    #[default]
+    None,
+    /// These hosts.
+    Hosts(Vec<String>),
+    /// All of it.
+    All,
+}
+
+/// The limits of the sandbox, and its use.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SandboxSettings {
+    /// The use of the sandbox that the user chose on the command line.
+    pub(crate) flag: Option<SandboxMode>,
+    /// The use for commands of chats that the user's file chooses.
+    pub(crate) saved: Option<SandboxMode>,
+    /// Files and directories that can be written, without links.
+    pub(crate) write: Vec<PathBuf>,
+    pub(crate) network: NetworkAccess,
+    pub(crate) unix_sockets: bool,
+    /// True if MCP servers that are programs run in the sandbox.
+    pub(crate) mcp_servers: bool,
+    /// True if the command line widens the sandbox.
+    pub(crate) is_widened_by_flag: bool,
+    /// True if the command line permits the network, or a part of it.
+    pub(crate) is_network_by_flag: bool,
+}
+
+impl SandboxSettings {
+    /// Reads the flags and the user's file, for programs that work in a workspace. A flag for the network takes precedence
+    /// over the file; paths to write add up.
+    ///
+    /// # Errors
+    /// A path of the flags does not exist, a host is invalid, or the file is.
+    pub(crate) fn read(
+        flags: &SandboxFlags,
+        process_environment: &ProcessEnvironment,
+        workspace: &Path,
+    ) -> Result<Self> {
+        let mut settings = match file(process_environment) {
+            Some(file) => read(&file, process_environment, workspace)?,
+            None => Self::default(),
+        };
+        for path in &flags.sandbox_write {
+            let path = process_environment.directory.join(path);
+            settings.write.push(path.canonicalize().map_err(|error| {
+                let problem = format!("--sandbox-write {}: {error}", path.display());
+                CommandError::usage(Problem::new("bad-path", problem))
+            })?);
+        }
+        match flags.sandbox_network.as_deref() {
+            None => {}
+            Some([]) => settings.network = NetworkAccess::All,
+            Some(hosts) => {
+                AllowedHosts::parse(hosts).map_err(|error| {
+                    let message = format!("--sandbox-network: {}", error.message);
+                    CommandError::usage(Problem::new("bad-value", message))
+                })?;
+                settings.network = NetworkAccess::Hosts(hosts.to_vec());
+            }
+        }
+        settings.flag = flags.sandbox;
+        settings.is_network_by_flag = flags.sandbox_network.is_some();
+        settings.is_widened_by_flag =
+            settings.is_network_by_flag || !flags.sandbox_write.is_empty();
+        Ok(settings)
+    }
+
+    /// Returns the use of the sandbox for the commands of a chat; `None` if the user has not chosen.
+    pub(crate) fn for_chat(&self) -> Option<SandboxMode> {
+        self.flag.or(self.saved)
+    }
+}
+
+/// Returns the path of the user's file; `None` if the user has no configuration directory.
+pub(crate) fn file(process_environment: &ProcessEnvironment) -> Option<PathBuf> {
+    Some(process_environment.configuration()?.join(FILE))
+}
+
+fn read(
+    file: &Path,
+    process_environment: &ProcessEnvironment,
+    workspace: &Path,
+) -> Result<SandboxSettings> {
+    let name = file.display().to_string();
+    let text = match std::fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(SandboxSettings::default()),
+        Err(error) => return Err(CommandError::failed(format!("{name}: {error}"))),
+    };
+    let home = process_environment.environment.get("HOME");
+    let absolute = |path: &str| match (path.strip_prefix("~/"), home) {
+        (Some(path), Some(home)) => Path::new(home).join(path),
+        _ => PathBuf::from(path),
+    };
+    let of_text = |text: &str| {
+        let mut problems = Vec::new();
+        let Some(node) = parse(&name, text)? else {
+            return Ok(SandboxSettings::default());
+        };
+        let values = SETTINGS.read(&node, &mut problems);
+        let settings =
+            values.map(|values| from_values(values, &absolute, workspace, &mut problems));
+        match settings {
+            Some(settings) if problems.is_empty() => Ok(settings),
+            _ => Err(problems),
+        }
+    };
+    of_text(&text).map_err(|problems| CommandError::Usage {
+        problems,
+        sources: Sources::from([(name.clone(), text.clone())]),
+    })
+}
+
+/// Parses the file; `None` if it has nothing but comments.
+fn parse(name: &str, text: &str) -> std::result::Result<Option<Node>, Vec<Problem>> {
+    let is_empty = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
+    if text.lines().all(is_empty) {
+        return Ok(None);
+    }
+    tree::parse(name, text).map(Some)
+}
+
+fn from_values(
+    values: Values<'_>,
+    absolute: &dyn Fn(&str) -> PathBuf,
+    workspace: &Path,
+    problems: &mut Vec<Problem>,
+) -> SandboxSettings {
+    let mut located = |path: &str, place: &SourceSpan| {
+        let path = absolute(path);
+        if !path.is_absolute() {
+            let message = format!("`{}` is no absolute path", path.display());
+            let problem = Problem::new("bad-path", message).at(place);
+            problems.push(problem.help("write it from `/` or `~/` on"));
+        }
+        path.canonicalize().ok()
+    };
+    let mut saved = values.choice("commands", &MODES);
+    for entry in values
+        .node(WORKSPACES)
+        .and_then(Node::as_map)
+        .unwrap_or_default()
+    {
+        if located(&entry.key, &entry.key_place).as_deref() == Some(workspace) {
+            let word = entry.value.as_text();
+            let mode = MODES.into_iter().find(|(name, _)| Some(*name) == word);
+            saved = mode.map(|(_, mode)| mode).or(saved);
+        }
+    }
+    let write = values
+        .node("write")
+        .and_then(Node::as_list)
+        .unwrap_or_default();
+    let write = write
+        .iter()
+        .filter_map(|item| located(item.as_text()?, &item.place));
+    let write = write.collect();
+    let network = match values.node("network") {
+        None => NetworkAccess::None,
+        Some(node) => match (node.as_boolean(), node.as_list()) {
+            (Some(true), _) => NetworkAccess::All,
+            (_, Some(hosts)) if !hosts.is_empty() => {
+                let hosts = hosts.iter().filter_map(Node::as_text);
+                NetworkAccess::Hosts(hosts.map(str::to_owned).collect())
+            }
+            _ => NetworkAccess::None,
+        },
+    };
+    SandboxSettings {
+        saved,
+        write,
+        network,
+        unix_sockets: values.boolean("unix_sockets").unwrap_or_default(),
+        mcp_servers: values.boolean("mcp_servers").unwrap_or_default(),
+        ..SandboxSettings::default()
+    }
+}
+
+/// Saves the use of the sandbox for a workspace, and replaces the file atomically. Comments stay.
+///
+/// # Errors
+/// Errors of the file system; a file that cannot be parsed, or is written in another style.
+pub(crate) fn save(file: &Path, workspace: &Path, mode: SandboxMode) -> std::io::Result<()> {
+    let named = MODES.into_iter().find(|(_, named)| *named == mode);
+    let mode = named.map_or("ask", |(name, _)| name);
+    let text = match std::fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => FILE_HEADER.to_owned(),
+        Err(error) => return Err(error),
+    };
+    let key = serde_json::Value::from(workspace.to_string_lossy()).to_string();
+    let line = format!("  {key}: {mode}\n");
+    let heading = format!("{WORKSPACES}:\n");
+    let mut lines: Vec<_> = text.split_inclusive('\n').map(str::to_owned).collect();
+    if let Some(last) = lines.last_mut().filter(|last| !last.ends_with('\n')) {
+        last.push('\n');
+    }
+    match lines.iter().position(|line| *line == heading) {
+        Some(at) => lines.insert(at + 1, line.clone()),
+        None => lines.extend([heading, line.clone()]),
+    }
+    let added = lines.concat();
+    let name = file.display().to_string();
+    let saved = parse(&name, &added).ok().flatten();
+    let saved = saved.as_ref().and_then(|node| node.get(WORKSPACES));
+    let saved = saved.and_then(|node| node.get(&workspace.to_string_lossy()));
+    if saved.and_then(Node::as_text) != Some(mode) {
+        let message = format!("write `{}` below `{WORKSPACES}:` yourself", line.trim());
+        return Err(Error::new(ErrorKind::InvalidData, message));
+    }
+    std::fs::create_dir_all(file.parent().unwrap_or(Path::new(".")))?;
+    atomic_file::replace(file, added.as_bytes(), Access::Private)
+}
