@@ -8,7 +8,9 @@ use axum::extract::Path;
 use axum::response::Redirect;
 use axum::routing::get;
 use bytes::Bytes;
-use cachalot_storage::{AllowedHosts, Error, ErrorKind, HttpClient, HttpOptions, Method, body};
+use cachalot_storage::{
+    AllowedHosts, Error, ErrorKind, HttpClient, HttpOptions, Method, Url, body,
+};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::environment;
@@ -70,6 +72,47 @@ async fn loopback_is_refused_in_every_spelling() {
         fetch(&client, &format!("http://localhost.:{port}/abc"))
             .await
             .is_err()
+    );
+}
+
+/// A connection for another protocol is checked like that of a request, with a proxy on the way, too.
+#[tokio::test]
+async fn connections_are_checked() {
+    let server = server().await;
+    let port = server.port();
+    let connect = async |client: &HttpClient, host: &str| {
+        let url = Url::parse(&format!("http://{host}:{port}/")).unwrap();
+        let mut connection = client.guarded().connect(&url).await?;
+        let request = b"GET /abc HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+        connection.write_all(request).await.unwrap();
+        let mut response = String::new();
+        connection.read_to_string(&mut response).await.unwrap();
+        Ok::<_, Error>(response)
+    };
+    let (proxy, noted) = connect_proxy(server).await;
+    let through = |allow: &[&str]| {
+        let options = HttpOptions {
+            environment: environment(&[("HTTP_PROXY", &format!("http://{proxy}"))]),
+            allow: allow.iter().map(|entry| (*entry).to_owned()).collect(),
+            ..HttpOptions::default()
+        };
+        HttpClient::new(options).unwrap()
+    };
+    for (refusing, permitting) in [
+        (client(&[]), client(&["127.0.0.0/8", "localhost"])),
+        (through(&[]), through(&["127.0.0.0/8", "localhost"])),
+    ] {
+        for host in ["127.0.0.1", "2130706433", "localhost"] {
+            let error = connect(&refusing, host).await.unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Refused, "{host}: {error}");
+            let response = connect(&permitting, host).await.unwrap();
+            assert!(response.ends_with("abc"), "{host}: {response}");
+        }
+    }
+    let heads = noted.lock().unwrap();
+    assert!(
+        heads[0].starts_with(&format!("CONNECT 127.0.0.1:{port} ")),
+        "{heads:?}"
     );
 }
 
