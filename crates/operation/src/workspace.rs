@@ -37,10 +37,11 @@ pub fn normalize(path: &Path) -> PathBuf {
     normalized
 }
 
-/// The root directory of relative paths, which no path may leave.
+/// The root directory of relative paths, which no path may leave, except for a directory for temporary files.
 #[derive(Debug, Clone)]
 pub struct Workspace {
     root: PathBuf,
+    temporary: Option<PathBuf>,
 }
 
 impl Workspace {
@@ -51,6 +52,18 @@ impl Workspace {
     pub fn open(root: impl AsRef<Path>) -> io::Result<Self> {
         Ok(Self {
             root: directory(root.as_ref())?,
+            temporary: None,
+        })
+    }
+
+    /// Permits absolute paths below a directory for temporary files, too.
+    ///
+    /// # Errors
+    /// Errors of the file system, and `NotADirectory`.
+    pub fn with_temporary(self, temporary: &Path) -> io::Result<Self> {
+        Ok(Self {
+            temporary: Some(directory(temporary)?),
+            ..self
         })
     }
 
@@ -102,16 +115,17 @@ impl Workspace {
             Ok(followed) => &followed.real,
             Err(stopped) => &stopped.at,
         };
-        if !real.starts_with(&self.root) {
+        let mut bases = std::iter::once(&self.root).chain(&self.temporary);
+        let Some(base) = bases.find(|base| real.starts_with(base)) else {
             // The error does not reveal anything about the location outside.
             return Err(PathError::Outside {
                 path: path.display().to_string(),
                 root: self.root.clone(),
                 tilde: path.as_os_str().as_encoded_bytes().starts_with(b"~"),
             });
-        }
+        };
         match followed {
-            Ok(followed) => Ok(ResolvedPath::new(requested, self.root.clone(), followed)),
+            Ok(followed) => Ok(ResolvedPath::new(requested, base.clone(), followed)),
             Err(stopped) => Err(stopped.path_error(path, self)),
         }
     }

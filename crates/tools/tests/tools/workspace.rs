@@ -69,6 +69,43 @@ fn workspace_root_is_resolved_without_links() {
     assert!(Workspace::open(workspace_fixture.outside.join("none")).is_err());
 }
 
+/// The temporary files of commands are confined like those of the workspace.
+#[test]
+fn a_directory_for_temporary_files_can_be_used_by_its_path() {
+    let fixture = workspace_fixture();
+    let temporary = fixture.outside.join("sub");
+    let workspace = fixture.workspace().clone();
+    let workspace = workspace.with_temporary(&temporary).unwrap();
+    let at = |path: &str| temporary.join(path).display().to_string();
+    assert_eq!(
+        workspace.resolve(at("secret")),
+        Ok(temporary.join("secret"))
+    );
+    assert_eq!(workspace.resolve(at("new/x")), Ok(temporary.join("new/x")));
+    assert_eq!(
+        workspace.resolve("src/file"),
+        Ok(workspace.root().join("src/file"))
+    );
+    let resolved = workspace.resolved(at("secret")).unwrap();
+    assert_eq!(resolved.base(), temporary);
+    assert!(resolved.open_file().is_ok());
+    symlink("../secret", temporary.join("up")).unwrap();
+    symlink(workspace.root().join("src/file"), temporary.join("across")).unwrap();
+    for path in [at("../secret"), at("up"), "../outside/secret".to_owned()] {
+        let refused = workspace.resolve(&path).unwrap_err();
+        assert!(
+            matches!(refused, PathError::Outside { .. }),
+            "{path}: {refused}"
+        );
+    }
+    assert_eq!(
+        workspace.resolve(at("across")),
+        Ok(workspace.root().join("src/file"))
+    );
+    // Without it, all of these are outside.
+    fixture.refused(&at("secret"));
+}
+
 #[test]
 fn paths_resolve_as_by_the_operating_system() {
     let workspace_fixture = workspace_fixture();
