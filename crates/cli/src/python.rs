@@ -13,7 +13,7 @@ use cachalot_workflow::script::{self, Python3Options, ScriptFailure, WorkerPool}
 
 use crate::arguments::{Python, SandboxMode};
 use crate::command_error::{CommandError, Result};
-use crate::sandbox::{self, NetworkAccess, SandboxSettings, SessionSandbox};
+use crate::sandbox::{self, NetworkAccess, PythonNetwork, SandboxSettings, SessionSandbox};
 use crate::wiring::ProcessEnvironment;
 
 /// The runners of Python that this machine and the command line permit. What needs the machine is tried at most once.
@@ -25,6 +25,9 @@ pub(crate) struct PythonRunners<'a> {
     auto_is_python3: OnceCell<bool>,
 }
 
+/// The code of the problem of a file whose Python code asks for the network.
+pub(crate) const NEEDS_NETWORK: &str = "needs-network";
+
 /// The way in which Python code of a file runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct PythonPlan {
@@ -32,6 +35,8 @@ pub(crate) struct PythonPlan {
     pub(crate) auto_is_python3: bool,
     /// True if code runs in the user's own Python, in a sandbox.
     pub(crate) needs_sandbox: bool,
+    /// The network of that code.
+    pub(crate) network: PythonNetwork,
 }
 
 impl<'a> PythonRunners<'a> {
@@ -69,12 +74,16 @@ impl<'a> PythonRunners<'a> {
         })
     }
 
-    /// Returns the way in which the Python code of a file runs.
+    /// Returns the way in which the Python code of a file runs. With `permits_network`, the user permits the network to it.
     ///
     /// # Errors
-    /// The file asks for the user's own Python, and there is no sandbox for it; or for a network that the command
-    /// line does not permit.
-    pub(crate) fn plan(&self, agent: &Agent) -> std::result::Result<PythonPlan, Problem> {
+    /// The file asks for the user's own Python, and there is no sandbox for it; or for a network that the user does not
+    /// permit: [`NEEDS_NETWORK`].
+    pub(crate) fn plan(
+        &self,
+        agent: &Agent,
+        permits_network: bool,
+    ) -> std::result::Result<PythonPlan, Problem> {
         let settings = &agent.settings.python;
         let runner = self.chosen.or(settings.runner).unwrap_or_default();
         let auto_is_python3 = || runner == PythonRunner::Auto && self.auto_is_python3();
@@ -100,18 +109,28 @@ impl<'a> PythonRunners<'a> {
                 "`--python python3` runs it without a sandbox, with all your rights; `cachalot doctor` says why there is none",
             ));
         }
-        if needs_sandbox && settings.network && self.settings.network == NetworkAccess::None {
+        let network = match (settings.network, &self.settings.network) {
+            (true, NetworkAccess::None) if permits_network => PythonNetwork::All,
+            (true, _) => PythonNetwork::AsPermitted,
+            (false, _) if self.settings.is_network_by_flag => PythonNetwork::AsPermitted,
+            (false, _) => PythonNetwork::None,
+        };
+        if needs_sandbox
+            && network == PythonNetwork::AsPermitted
+            && self.settings.network == NetworkAccess::None
+        {
             let problem = Problem::new(
-                "needs-network",
+                NEEDS_NETWORK,
                 "the file asks for the network in its Python code (`settings.python.network`)",
             );
-            return Err(problem
-                .at(&block.place)
-                .help("`--sandbox-network` permits it, or `network` in sandbox.yaml"));
+            return Err(problem.at(&block.place).help(
+                "`--sandbox-network` permits it, or the file under `network_of` in sandbox.yaml",
+            ));
         }
         Ok(PythonPlan {
             auto_is_python3: auto_is_python3(),
             needs_sandbox,
+            network,
         })
     }
 
@@ -122,7 +141,7 @@ impl<'a> PythonRunners<'a> {
     /// # Errors
     /// The sandbox cannot be prepared.
     pub(crate) async fn check(&self, agent: &Agent) -> Result<(Vec<Problem>, Vec<Problem>)> {
-        let plan = match self.plan(agent) {
+        let plan = match self.plan(agent, false) {
             Ok(plan) => plan,
             Err(problem) => return Ok((vec![problem], Vec::new())),
         };

@@ -16,7 +16,7 @@ use crate::command_error::{CommandError, Result};
 use crate::home::{Home, companion_path, default_database};
 use crate::wiring::ProcessEnvironment;
 
-pub(crate) use settings::{NetworkAccess, SandboxSettings, file, save};
+pub(crate) use settings::{NetworkAccess, SandboxSettings, file, save, save_network_of};
 
 /// Returns this program, which also makes sandboxes.
 fn helper() -> PathBuf {
@@ -70,8 +70,20 @@ pub(crate) struct SandboxUse {
     pub(crate) commands: bool,
     /// True if Python code of a workflow runs in it.
     pub(crate) python: bool,
-    /// True if that code gets the network that the settings permit: the file asks for it, or a flag permits it.
-    pub(crate) python_network: bool,
+    /// The network of that code.
+    pub(crate) python_network: PythonNetwork,
+}
+
+/// The network of the Python code of a workflow.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum PythonNetwork {
+    /// None: the file does not ask for it.
+    #[default]
+    None,
+    /// As in the settings.
+    AsPermitted,
+    /// All of it: the user permits it to this file.
+    All,
 }
 
 /// The sandbox of a chat or a run. Its temporary files are removed with it.
@@ -142,6 +154,11 @@ impl SessionSandbox {
             _copies: copies,
             _proxy: proxy,
         })
+    }
+
+    /// Returns the directory for temporary files of commands.
+    pub(crate) fn temporary(&self) -> &Path {
+        &self.commands.temporary
     }
 
     /// Returns the directory for copies of files, which commands can neither read nor write.

@@ -37,7 +37,7 @@ use crate::command_error::{CommandError, Result};
 use crate::home::Home;
 use crate::hooks::{self, ResponseStores};
 use crate::models::models;
-use crate::sandbox::{SandboxUse, SessionSandbox};
+use crate::sandbox::{PythonNetwork, SandboxUse, SessionSandbox};
 use crate::wiring::{ProcessEnvironment, Warn, run_id};
 
 /// Parts from which a workbench is created.
@@ -148,6 +148,12 @@ impl Workbench {
             )?),
             false => None,
         };
+        let of_commands = sandbox.as_ref().filter(|_| *commands);
+        // File tools see the temporary files of commands.
+        let place = match of_commands {
+            Some(sandbox) => place.with_temporary(sandbox.temporary())?,
+            None => place,
+        };
         let context = ToolContext {
             workspace: Arc::new(place),
             session: String::new(),
@@ -159,10 +165,7 @@ impl Workbench {
             user: None,
             gate: None,
             rules: Arc::default(),
-            sandbox: sandbox
-                .as_ref()
-                .filter(|_| *commands)
-                .map(|sandbox| sandbox.protecting(&protected)),
+            sandbox: of_commands.map(|sandbox| sandbox.protecting(&protected)),
             witness: cachalot_cache::Witness::default(),
             output: LiveOutput::default(),
         };
@@ -343,9 +346,14 @@ impl Workbench {
         let mut sandbox = self
             .workspace_sandbox()
             .filter(|_| self.0.parts.sandbox.python)?;
-        if !self.0.parts.sandbox.python_network {
+        let network = match self.0.parts.sandbox.python_network {
+            PythonNetwork::AsPermitted => None,
+            PythonNetwork::None => Some(Network::None),
+            PythonNetwork::All => Some(Network::All),
+        };
+        if let Some(network) = network {
             let policy = Policy {
-                network: Network::None,
+                network,
                 ..sandbox.sandbox.policy.clone()
             };
             let inner = CommandSandbox {

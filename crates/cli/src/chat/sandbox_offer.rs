@@ -5,7 +5,8 @@ use std::path::Path;
 use super::messages::sandbox_question;
 use super::prompt::{AskedBy, Prompt};
 use crate::arguments::SandboxMode;
-use crate::sandbox::{self, SandboxSettings};
+use crate::render::visible::on_one_line;
+use crate::sandbox::{self, NetworkAccess, SandboxSettings};
 use crate::terminal::Reply;
 
 /// Asks the user if commands in a workspace run in a sandbox without questions from now on, and saves the answer in
@@ -16,9 +17,15 @@ pub(super) async fn offer(
     file: &Path,
     workspace: &Path,
 ) {
+    let network = match settings.network {
+        NetworkAccess::None => "have no network",
+        NetworkAccess::Hosts(_) | NetworkAccess::All => {
+            "have the network that your settings permit"
+        }
+    };
     prompt.tell(&format!(
-        "Commands can run in a sandbox: they write in {} only, but not to protected files,\nread no credentials, and have no network.",
-        workspace.display()
+        "Commands can run in a sandbox: they write in {} only, but not to protected files,\nread no credentials, and {network}.",
+        on_one_line(&workspace.display().to_string())
     ));
     let Some(mode) = ask(prompt).await else {
         return;

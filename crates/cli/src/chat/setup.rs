@@ -20,7 +20,7 @@ use crate::home::Home;
 use crate::interrupts::Interrupts;
 use crate::models;
 use crate::render::Level;
-use crate::sandbox::{self, SandboxSettings, SandboxUse};
+use crate::sandbox::{self, PythonNetwork, SandboxSettings, SandboxUse};
 use crate::team;
 use crate::wiring::{Engine, EngineOptions, ProcessEnvironment, Warn, run_id};
 use crate::workbench::{Workbench, WorkbenchParts};
@@ -110,7 +110,7 @@ impl ChatSetup<'_> {
             mechanism: mechanism.unwrap_or_default(),
             commands,
             python: false,
-            python_network: false,
+            python_network: PythonNetwork::None,
         })
     }
 

@@ -1,6 +1,7 @@
 //! `cachalot run`.
 
 use std::collections::BTreeMap;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -22,11 +23,12 @@ use crate::arguments::{HookFlags, Run, SandboxMode};
 use crate::backend::Backend;
 use crate::command_error::{CommandError, Result, Sources};
 use crate::interrupts::Interrupts;
-use crate::python::{PythonPlan, PythonRunners};
+use crate::python::{NEEDS_NETWORK, PythonPlan, PythonRunners};
 use crate::random::RandomNumbers;
 use crate::render::Level;
 use crate::render::failure::error_json;
 use crate::render::progress::{Progress, Sum};
+use crate::render::visible::on_one_line;
 use crate::sandbox::{self, SandboxSettings, SandboxUse};
 use crate::wiring::{Engine, EngineOptions, ProcessEnvironment, Warn, run_id};
 use crate::workbench::{Workbench, WorkbenchParts};
@@ -90,12 +92,21 @@ async fn prepare(
         backend,
         sources,
     } = load(&arguments.file, &registry, &runners, process_environment)?;
-    let plan = runners
-        .plan(&agent)
-        .map_err(|problem| CommandError::Usage {
-            problems: vec![problem],
-            sources: sources.clone(),
-        })?;
+    let plan = match runners.plan(&agent, false) {
+        Err(problem) if problem.code == NEEDS_NETWORK => {
+            let file = directory.join(&arguments.file);
+            let file = std::fs::canonicalize(&file).unwrap_or(file);
+            match permits_network(&file, &sandbox_settings, process_environment) {
+                true => runners.plan(&agent, true),
+                false => Err(problem),
+            }
+        }
+        plan => plan,
+    };
+    let plan = plan.map_err(|problem| CommandError::Usage {
+        problems: vec![problem],
+        sources: sources.clone(),
+    })?;
     let refusals = match agent.approve(&arguments.approve) {
         Err(unknown) => unknown,
         // A plan runs nothing, and shows what an approval would allow.
@@ -124,7 +135,7 @@ async fn prepare(
         mechanism: Mechanism::default(),
         commands: runs_commands_inside(arguments),
         python: plan.needs_sandbox,
-        python_network: agent.settings.python.network || sandbox_settings.is_network_by_flag,
+        python_network: plan.network,
     };
     let (runtime, bench) = wire(
         arguments,
@@ -383,6 +394,38 @@ fn warn_about_short_secrets(secrets: &BTreeMap<String, Secret<String>>, progress
             });
         }
     }
+}
+
+/// Returns true if the user permits the network to the Python code of a file. Asks on a terminal, and saves a yes.
+fn permits_network(
+    file: &Path,
+    settings: &SandboxSettings,
+    process_environment: &ProcessEnvironment,
+) -> bool {
+    if settings.network_of.iter().any(|known| known == file) {
+        return true;
+    }
+    let Some(saved) = sandbox::file(process_environment) else {
+        return false;
+    };
+    if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
+        return false;
+    }
+    let question = format!(
+        "{} asks for the network in its Python code. Permit it, now and in later runs? [y]es, [n]o: ",
+        on_one_line(&file.display().to_string())
+    );
+    let mut answer = String::new();
+    let asked = write!(std::io::stderr(), "{question}")
+        .and_then(|()| std::io::stdin().read_line(&mut answer));
+    if asked.is_err() || !matches!(answer.trim(), "y" | "Y" | "yes" | "Yes") {
+        return false;
+    }
+    match sandbox::save_network_of(&saved, file) {
+        Ok(()) => render::err(&format!("saved in {}", saved.display())),
+        Err(error) => render::err(&format!("not saved in {}: {error}", saved.display())),
+    }
+    true
 }
 
 /// Returns true if commands run in a sandbox.

@@ -18,6 +18,8 @@ use crate::wiring::ProcessEnvironment;
 const FILE: &str = "sandbox.yaml";
 /// The key with the choices for single workspaces.
 const WORKSPACES: &str = "workspaces";
+/// The key with the files whose Python code gets the network.
+const NETWORK_OF: &str = "network_of";
 /// Beginning of a new file.
 const FILE_HEADER: &str =
     "# The sandbox of commands and Python code, for all chats and runs: see docs/security.md.\n";
@@ -60,6 +62,7 @@ static SETTINGS: Table = Table::new(
         key(WORKSPACES, BY_WORKSPACE, "The same for single workspaces, by their paths."),
         key("write", Kind::Texts, "Files and directories that programs in the sandbox can write, too, such as `~/.cargo`. Those that do not exist are ignored."),
         key("network", NETWORK, "`true` for the network of the machine, or the hosts that programs in the sandbox reach through a proxy."),
+        key(NETWORK_OF, Kind::Texts, "Workflow files whose Python code gets the network that it asks for (`settings.python.network`)."),
         key("unix_sockets", Kind::Boolean, "True if programs in the sandbox may make Unix sockets."),
         key("mcp_servers", Kind::Boolean, "True if MCP servers that are programs run in the sandbox, too."),
     ]],
@@ -98,6 +101,8 @@ pub(crate) struct SandboxSettings {
     /// Files and directories that can be written, without links.
     pub(crate) write: Vec<PathBuf>,
     pub(crate) network: NetworkAccess,
+    /// Workflow files whose Python code gets the network that it asks for, without links.
+    pub(crate) network_of: Vec<PathBuf>,
     pub(crate) unix_sockets: bool,
     /// True if MCP servers that are programs run in the sandbox.
     pub(crate) mcp_servers: bool,
@@ -229,14 +234,14 @@ fn from_values(
             saved = mode.map(|(_, mode)| mode).or(saved);
         }
     }
-    let write = values
-        .node("write")
-        .and_then(Node::as_list)
-        .unwrap_or_default();
-    let write = write
-        .iter()
-        .filter_map(|item| located(item.as_text()?, &item.place));
-    let write = write.collect();
+    let mut paths = |key: &str| {
+        let items = values.node(key).and_then(Node::as_list).unwrap_or_default();
+        let paths = items
+            .iter()
+            .filter_map(|item| located(item.as_text()?, &item.place));
+        paths.collect::<Vec<_>>()
+    };
+    let (write, network_of) = (paths("write"), paths(NETWORK_OF));
     let network = match values.node("network") {
         None => NetworkAccess::None,
         Some(node) => match (node.as_boolean(), node.as_list()) {
@@ -252,6 +257,7 @@ fn from_values(
         saved,
         write,
         network,
+        network_of,
         unix_sockets: values.boolean("unix_sockets").unwrap_or_default(),
         mcp_servers: values.boolean("mcp_servers").unwrap_or_default(),
         ..SandboxSettings::default()
@@ -265,31 +271,131 @@ fn from_values(
 pub(crate) fn save(file: &Path, workspace: &Path, mode: SandboxMode) -> std::io::Result<()> {
     let named = MODES.into_iter().find(|(_, named)| *named == mode);
     let mode = named.map_or("ask", |(name, _)| name);
+    let workspace = workspace.to_string_lossy();
+    let line = format!("{}: {mode}", serde_json::Value::from(&*workspace));
+    add_line(file, WORKSPACES, &line, |node| {
+        node.get(&workspace).and_then(Node::as_text) == Some(mode)
+    })
+}
+
+/// Saves that the Python code of a workflow file gets the network, like [`save`].
+///
+/// # Errors
+/// The same.
+pub(crate) fn save_network_of(file: &Path, workflow: &Path) -> std::io::Result<()> {
+    let workflow = workflow.to_string_lossy();
+    let line = format!("- {}", serde_json::Value::from(&*workflow));
+    add_line(file, NETWORK_OF, &line, |node| {
+        let mut items = node.as_list().unwrap_or_default().iter();
+        items.any(|item| item.as_text() == Some(&*workflow))
+    })
+}
+
+/// Adds a line below a key.
+fn add_line(
+    file: &Path,
+    key: &str,
+    line: &str,
+    is_added: impl FnOnce(&Node) -> bool,
+) -> std::io::Result<()> {
     let text = match std::fs::read_to_string(file) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => FILE_HEADER.to_owned(),
         Err(error) => return Err(error),
     };
-    let key = serde_json::Value::from(workspace.to_string_lossy()).to_string();
-    let line = format!("  {key}: {mode}\n");
-    let heading = format!("{WORKSPACES}:\n");
+    let heading = format!("{key}:\n");
     let mut lines: Vec<_> = text.split_inclusive('\n').map(str::to_owned).collect();
     if let Some(last) = lines.last_mut().filter(|last| !last.ends_with('\n')) {
         last.push('\n');
     }
+    let added = format!("  {line}\n");
     match lines.iter().position(|line| *line == heading) {
-        Some(at) => lines.insert(at + 1, line.clone()),
-        None => lines.extend([heading, line.clone()]),
+        Some(at) => lines.insert(at + 1, added),
+        None => lines.extend([heading, added]),
     }
-    let added = lines.concat();
-    let name = file.display().to_string();
-    let saved = parse(&name, &added).ok().flatten();
-    let saved = saved.as_ref().and_then(|node| node.get(WORKSPACES));
-    let saved = saved.and_then(|node| node.get(&workspace.to_string_lossy()));
-    if saved.and_then(Node::as_text) != Some(mode) {
-        let message = format!("write `{}` below `{WORKSPACES}:` yourself", line.trim());
+    let text = lines.concat();
+    let parsed = parse(&file.display().to_string(), &text).ok().flatten();
+    if !parsed
+        .as_ref()
+        .and_then(|node| node.get(key))
+        .is_some_and(is_added)
+    {
+        let message = format!("write `{line}` below `{key}:` yourself");
         return Err(Error::new(ErrorKind::InvalidData, message));
     }
     std::fs::create_dir_all(file.parent().unwrap_or(Path::new(".")))?;
-    atomic_file::replace(file, added.as_bytes(), Access::Private)
+    atomic_file::replace(file, text.as_bytes(), Access::Private)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_use_can_be_written_without_quotes() {
+        for (word, mode) in MODES {
+            let node = tree::parse(FILE, &format!("commands: {word}\n")).unwrap();
+            let mut problems = Vec::new();
+            let values = SETTINGS.read(&node, &mut problems).unwrap();
+            assert_eq!(values.choice("commands", &MODES), Some(mode));
+            assert!(problems.is_empty(), "{problems:?}");
+        }
+    }
+
+    #[test]
+    fn choices_are_added_and_everything_else_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("cachalot").join(FILE);
+        let (one, two) = (Path::new("/w/one: \"x\""), Path::new("/w/two"));
+        save(&file, one, SandboxMode::Auto).unwrap();
+        save(&file, two, SandboxMode::Ask).unwrap();
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(text.starts_with("# The sandbox"), "{text}");
+        let node = tree::parse(FILE, &text).unwrap();
+        let chosen = |path: &Path| {
+            let workspaces = node.get(WORKSPACES).unwrap();
+            workspaces
+                .get(&path.to_string_lossy())
+                .and_then(Node::as_text)
+        };
+        assert_eq!((chosen(one), chosen(two)), (Some("auto"), Some("ask")));
+        for workflow in ["/w/a.yaml", "/w/b: c.yaml"] {
+            save_network_of(&file, Path::new(workflow)).unwrap();
+        }
+        let text = std::fs::read_to_string(&file).unwrap();
+        let node = tree::parse(FILE, &text).unwrap();
+        let files = node.get(NETWORK_OF).and_then(Node::as_list).unwrap();
+        let files: Vec<_> = files.iter().filter_map(Node::as_text).collect();
+        assert_eq!(files, ["/w/b: c.yaml", "/w/a.yaml"]);
+        for (before, kept) in [
+            (
+                "# mine\nwrite: [~/.cargo] # too",
+                "write: [~/.cargo] # too\n",
+            ),
+            ("workspaces: # mine\n  /a: off\n", ""),
+            ("workspaces: {/a: off}\n", ""),
+            ("write: [\n", ""),
+            ("workspaces:\n  /w/two: off\n", ""),
+        ] {
+            std::fs::write(&file, before).unwrap();
+            let saved = save(&file, two, SandboxMode::Auto);
+            let after = std::fs::read_to_string(&file).unwrap();
+            match kept {
+                // It cannot be added without a change of what is there.
+                "" => {
+                    assert!(saved.is_err(), "{before}");
+                    assert_eq!(after, before);
+                }
+                kept => {
+                    saved.unwrap();
+                    assert!(after.contains(kept), "{after}");
+                    assert!(
+                        after.ends_with("workspaces:\n  \"/w/two\": auto\n"),
+                        "{after}"
+                    );
+                }
+            }
+        }
+    }
 }

@@ -132,6 +132,52 @@ state["seen"] = state.get("seen", 0) + 1
 return {"done": done, "words": re.findall(r"\w+", "a b"), "variable": os.environ.get("SOME_TOKEN")}
 "#;
 
+/// Asked once on a terminal, and otherwise refused.
+#[cfg(unix)]
+#[test]
+fn a_file_that_needs_the_network_is_asked_about_once() {
+    if has_no_python3() || !super::sandbox::has_namespaces() {
+        return;
+    }
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = format!("port:={}", listener.local_addr().unwrap().port());
+    let home = Home::new();
+    let asking = |code: &str| format!("settings: {{python: {{network: true}}}}\n{}", agent(code));
+    home.write("agent.yaml", asking(TRIES.trim()));
+    let arguments = ["run", "agent.yaml", "-i", &port];
+    let refused = home.run(&arguments).fails(2);
+    assert!(refused.stderr.contains("needs-network"), "{refused}");
+    let terminal = || crate::terminal::Terminal::start(&mut home.command(&arguments));
+    let mut refusing = terminal();
+    refusing
+        .see("asks for the network")
+        .press("n\r")
+        .see("needs-network");
+    assert_eq!(refusing.ended(), Some(2));
+    let mut permitting = terminal();
+    permitting
+        .see("asks for the network")
+        .press("y\r")
+        .see("saved in ")
+        .see("\"network\"");
+    assert_eq!(permitting.ended(), Some(0));
+    // Not asked again.
+    let ran = home.run(&arguments).ok();
+    assert!(ran.stdout.contains("\"network\""), "{ran}");
+    // Another file, and one that does not ask for it, have none.
+    home.write("other.yaml", asking(TRIES.trim()));
+    home.run(&["run", "other.yaml", "-i", &port]).fails(2);
+    home.write("agent.yaml", agent(TRIES.trim()));
+    let ran = home.run(&arguments).ok();
+    assert!(!ran.stdout.contains("\"network\""), "{ran}");
+    home.write(".config/cachalot/sandbox.yaml", "network: true\n");
+    let ran = home.run(&arguments).ok();
+    assert!(!ran.stdout.contains("\"network\""), "{ran}");
+    home.write("agent.yaml", asking(TRIES.trim()));
+    let ran = home.run(&arguments).ok();
+    assert!(ran.stdout.contains("\"network\""), "{ran}");
+}
+
 #[test]
 fn python3_runs_in_a_sandbox_where_there_is_one() {
     if has_no_python3() || !super::sandbox::has_namespaces() {

@@ -304,6 +304,62 @@ fn settings_of_the_user_hold_for_all_chats_and_runs() {
     assert!(!home.join("work/other").exists());
 }
 
+/// A server that says what it could do: write outside of the workspace, and read a denied file.
+const SERVER: &str = r#"
+import json, sys
+def could(action):
+    try:
+        action()
+        return "yes"
+    except OSError:
+        return "no"
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    method = message["method"]
+    result = {}
+    if method == "initialize":
+        result = {"protocolVersion": message["params"]["protocolVersion"], "capabilities": {"tools": {}},
+                  "serverInfo": {"name": "doer", "version": "1"}}
+    elif method == "tools/list":
+        tool = {"name": "do", "description": "Does it.", "inputSchema": {"type": "object", "properties": {}}}
+        result = {"tools": [tool]}
+    elif method == "tools/call":
+        done = [could(lambda: open("../of-a-server", "w")), could(lambda: open(".env").read())]
+        result = {"content": [{"type": "text", "text": "outside: %s, denied: %s" % tuple(done)}]}
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+"#;
+
+#[test]
+fn servers_of_mcp_run_in_the_sandbox_if_the_user_says_so() {
+    let Some(chats) = Chats::new() else {
+        return;
+    };
+    let home = &chats.home;
+    let provider = Provider::scripted(
+        "rules:\n  - user: 'Go'\n    steps:\n      - tool_calls: [{name: mcp_doer_do, arguments: {}}]\n      - text: 'It said: {{last_result}}'\n",
+    );
+    home.write("work/server.py", SERVER);
+    home.write("work/.env", "TOKEN=abc123");
+    home.write(
+        "team.yaml",
+        "agents: {root: {model: openai/gpt-4o, toolsets: [{type: mcp, ref: doer}]}}
+mcps: {doer: {command: python3, args: [server.py]}}
+permissions: {allow: ['mcp_doer_do'], deny: ['shell:path=**/.env']}
+",
+    );
+    for (settings, expected) in [
+        ("mcp_servers: true\n", "outside: no, denied: no"),
+        ("", "outside: yes, denied: yes"),
+    ] {
+        home.write(SETTINGS, settings);
+        let arguments = ["team.yaml", "--workspace", "work"];
+        let ran = home.ask(&provider, &arguments, "Go.").ok();
+        assert!(ran.stdout.contains(expected), "{settings}: {ran}");
+    }
+}
+
 #[test]
 fn programs_that_answer_in_place_of_a_model_run_in_the_sandbox_of_a_run() {
     let Some(chats) = Chats::new() else {
