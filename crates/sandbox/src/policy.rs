@@ -67,7 +67,7 @@ pub enum Network {
     None,
     /// Its own loopback interface, and on it an HTTP proxy of the caller, which environment variables name
     /// (`HTTPS_PROXY`). The caller listens on the Unix socket of this path, and gets from each connection the socket of a
-    /// sandbox: see [`crate::receive_listener`]. The path is visible before the sandbox is made, and best not in it.
+    /// sandbox: see [`crate::receive_listener`]. Programs in the sandbox need not see the path.
     Proxy(PathBuf),
     /// The network of the machine.
     All,

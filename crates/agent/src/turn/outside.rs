@@ -15,8 +15,9 @@ use super::mode;
 use crate::active_session::ActiveSession;
 use crate::event::{Approval, ApprovalRequest, CommandPlace, Concern, ConcernKind};
 
-/// Texts of messages, in lower case, that a program prints when the sandbox keeps it from something. Others print them,
-/// too: they are the reason for a question, not for anything else.
+/// Parts of the messages, in lower case, that programs print when the sandbox keeps them from something: those of the C
+/// library (`strerror`, `gai_strerror`) and of curl, the error codes of Node.js, and the sandbox's own. Programs also print
+/// them for other reasons, so they cause a question and nothing else.
 const SIGNS: [&str; 17] = [
     "connection refused",
     "could not resolve",

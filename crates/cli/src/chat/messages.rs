@@ -16,11 +16,6 @@ const MAX_SHOWN_CHARS: usize = 60;
 
 /// Returns the question if a plan is to be carried out.
 pub(super) fn plan_question() -> Question {
-    let choice = |key, label: &str| Choice {
-        key,
-        label: label.to_owned(),
-        asks: None,
-    };
     Question {
         text: "carry out the plan?".to_owned(),
         choices: vec![
@@ -34,13 +29,16 @@ pub(super) fn plan_question() -> Question {
     }
 }
 
-/// Returns the question if commands run in a sandbox without questions.
-pub(super) fn sandbox_question() -> Question {
-    let choice = |key, label: &str| Choice {
+fn choice(key: char, label: &str) -> Choice {
+    Choice {
         key,
         label: label.to_owned(),
         asks: None,
-    };
+    }
+}
+
+/// Returns the question if commands run in a sandbox without questions.
+pub(super) fn sandbox_question() -> Question {
     Question {
         text: "run commands there without a question?".to_owned(),
         choices: vec![

@@ -95,7 +95,8 @@ impl ChatSetup<'_> {
                 Some(mechanism) => Some(mechanism),
             },
             Some(SandboxMode::Off) => None,
-            Some(SandboxMode::Ask) | None => sandbox::guarding().filter(|_| self.arguments.yes),
+            Some(SandboxMode::Ask) | None if self.arguments.yes => sandbox::guarding(),
+            Some(SandboxMode::Ask) | None => None,
         };
         let commands = mechanism.is_some();
         if !commands && settings.is_widened_by_flag {
