@@ -222,6 +222,7 @@ impl Fixture {
                 environment: Arc::new(environment.clone()),
                 clock: Arc::clone(&clock),
                 directory: root.to_owned(),
+                sandbox: None,
             },
             agent_directory: Arc::new(AgentDirectory::default()),
             entries: Vec::new(),

@@ -138,7 +138,8 @@ impl Workbench {
             python,
             python_network: _,
         } = &parts.sandbox;
-        let sandbox = match *commands || *python || settings.mcp_servers {
+        let is_needed = *commands || *python || settings.mcp_servers || settings.hooks;
+        let sandbox = match is_needed {
             true => Some(SessionSandbox::new(
                 settings,
                 *mechanism,
@@ -214,7 +215,7 @@ impl Workbench {
             bench: self.clone(),
             next: listener,
         });
-        let hooks = self.hook_setup(&models, self.announced_domains(team))?;
+        let mut hooks = self.hook_setup(&models, self.announced_domains(team))?;
         let mut protected = inner.protected.clone();
         protected.extend(instruction_files::of_team(
             team,
@@ -222,6 +223,10 @@ impl Workbench {
             &inner.parts.process_environment,
             inner.context.workspace.root(),
         ));
+        let settings = &inner.parts.sandbox.settings;
+        let chosen_sandbox =
+            |is_chosen| self.chosen_sandbox(is_chosen, &protected, &team.permissions);
+        hooks.dependencies.sandbox = chosen_sandbox(settings.hooks);
         let mut context_of_tools = inner.context.clone();
         let sandbox = inner
             .sandbox
@@ -233,7 +238,7 @@ impl Workbench {
             models,
             toolboxes: Arc::new(tools::ChatToolboxes::new(
                 self.clone(),
-                self.server_sandbox(&protected, &team.permissions),
+                chosen_sandbox(settings.mcp_servers),
             )),
             tools: context_of_tools,
             sessions: inner.sessions.clone(),
@@ -270,6 +275,7 @@ impl Workbench {
                 environment: Arc::clone(&inner.context.environment),
                 clock: Arc::clone(&inner.context.clock),
                 directory: inner.context.workspace.root().to_owned(),
+                sandbox: None,
             },
             agent_directory,
             entries,
@@ -372,16 +378,16 @@ impl Workbench {
             .filter(|_| self.0.parts.sandbox.commands)
     }
 
-    /// Returns the sandbox of MCP servers, if there is one: they cannot change these files, nor read what the rules deny to
-    /// `shell`.
-    fn server_sandbox(
+    /// Returns the sandbox of MCP servers or of hooks, if the user chose one for them: they cannot change these files, nor
+    /// read what the rules deny to `shell`.
+    fn chosen_sandbox(
         &self,
+        is_chosen: bool,
         protected: &[PathBuf],
         rules: &Permissions,
     ) -> Option<WorkspaceSandbox> {
         let inner = &self.0;
-        let sandbox = inner.sandbox.as_ref();
-        let sandbox = sandbox.filter(|_| inner.parts.sandbox.settings.mcp_servers)?;
+        let sandbox = inner.sandbox.as_ref().filter(|_| is_chosen)?;
         Some(WorkspaceSandbox {
             sandbox: sandbox.protecting(protected),
             workspace: Arc::clone(&inner.context.workspace),
@@ -443,7 +449,11 @@ impl Workbench {
         let inner = &self.0;
         ToolServices {
             servers: inner.servers.clone(),
-            sandbox: self.server_sandbox(&inner.protected, rules),
+            sandbox: self.chosen_sandbox(
+                inner.parts.sandbox.settings.mcp_servers,
+                &inner.protected,
+                rules,
+            ),
             reporter: Arc::clone(&inner.parts.reporter),
             write_notifier: inner.write_notifier.clone(),
             registration: None,

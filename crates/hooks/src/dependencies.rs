@@ -7,6 +7,7 @@ use std::sync::Arc;
 use cachalot_core::Clock;
 use cachalot_model::Models;
 use cachalot_storage::HttpClient;
+use cachalot_tools::WorkspaceSandbox;
 
 use crate::builtin::Builtins;
 
@@ -25,4 +26,6 @@ pub struct HookDependencies {
     pub clock: Arc<dyn Clock>,
     /// The working directory of tools (`cwd`) and commands.
     pub directory: PathBuf,
+    /// The sandbox of commands; `None`: they have all rights of the user.
+    pub sandbox: Option<WorkspaceSandbox>,
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cachalot_core::{Canonical, Digest, Problem};
+use cachalot_tools::WorkspaceSandbox;
 use futures_util::future::{BoxFuture, join_all};
 use serde_json::{Value, json};
 
@@ -38,9 +39,10 @@ struct HookSet {
     /// True for events that have a hook or deliver background output.
     has_hooks: [bool; EVENTS],
     sessions: Arc<Sessions>,
-    /// The environment variables, and the working directory of commands.
+    /// The environment variables, working directory and sandbox of commands.
     environment: Arc<BTreeMap<String, String>>,
     directory: PathBuf,
+    sandbox: Option<WorkspaceSandbox>,
 }
 
 /// A hook that is ready to run.
@@ -192,7 +194,13 @@ impl Hooks {
         let Some(file) = self.0.sessions.exported(session) else {
             return;
         };
-        match exports::read(&file, &self.0.environment, &self.0.directory).await {
+        let HookSet {
+            environment,
+            directory,
+            sandbox,
+            ..
+        } = &*self.0;
+        match exports::read(&file, environment, directory, sandbox.as_ref()).await {
             Ok(environment) => {
                 self.0.sessions.set(session, &environment);
                 builder.set(environment);

@@ -75,6 +75,12 @@ impl Transcript {
         *written = messages.len();
         Ok(file.path().to_owned())
     }
+
+    /// Returns the path of the file, if it exists.
+    pub(crate) fn path(&self) -> Option<PathBuf> {
+        let state = self.0.lock();
+        state.file.as_ref().map(|file| file.path().to_owned())
+    }
 }
 
 impl fmt::Debug for Transcript {

@@ -68,6 +68,19 @@ impl WorkspaceSandbox {
         })
     }
 
+    /// Returns the same sandbox, whose programs can also read and write these files outside of the workspace.
+    #[must_use]
+    pub fn with_files(&self, read: Option<PathBuf>, written: Option<PathBuf>) -> Self {
+        let mut sandbox = CommandSandbox::clone(&self.sandbox);
+        let followed = |path: Option<PathBuf>| path.map(|path| without_links(&path));
+        sandbox.policy.visible.extend(followed(read));
+        sandbox.policy.write.extend(followed(written));
+        Self {
+            sandbox: Arc::new(sandbox),
+            ..self.clone()
+        }
+    }
+
     /// Returns the command that runs a program in the sandbox. Reads all directories of the workspace, unless nothing may
     /// be written there.
     ///

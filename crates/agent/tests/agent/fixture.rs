@@ -269,6 +269,7 @@ impl Fixture {
                 environment: Arc::new(environment.clone()),
                 clock: Arc::clone(&self.clock),
                 directory: self.root.path().to_owned(),
+                sandbox: None,
             },
             agent_directory: Arc::clone(&self.agent_directory),
             entries: self.hooks.clone(),

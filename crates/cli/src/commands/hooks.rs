@@ -165,6 +165,7 @@ fn assemble(
         environment: Arc::new(process_environment.environment.clone()),
         clock: Arc::clone(&process_environment.clock),
         directory: process_environment.directory.clone(),
+        sandbox: None,
     };
     Hooks::assemble(entries, &*view, &around).map_err(|problems| CommandError::Usage {
         problems,

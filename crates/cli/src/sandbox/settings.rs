@@ -65,6 +65,7 @@ static SETTINGS: Table = Table::new(
         key(NETWORK_OF, Kind::Texts, "Workflow files whose Python code gets the network that it asks for (`settings.python.network`)."),
         key("unix_sockets", Kind::Boolean, "True if programs in the sandbox may make Unix sockets."),
         key("mcp_servers", Kind::Boolean, "True if MCP servers that are programs run in the sandbox, too."),
+        key("hooks", Kind::Boolean, "True if the commands of hooks run in the sandbox, too."),
     ]],
 );
 
@@ -106,6 +107,8 @@ pub(crate) struct SandboxSettings {
     pub(crate) unix_sockets: bool,
     /// True if MCP servers that are programs run in the sandbox.
     pub(crate) mcp_servers: bool,
+    /// True if the commands of hooks run in the sandbox.
+    pub(crate) hooks: bool,
     /// True if the command line widens the sandbox.
     pub(crate) is_widened_by_flag: bool,
     /// True if the command line permits the network, or a part of it.
@@ -260,6 +263,7 @@ fn from_values(
         network_of,
         unix_sockets: values.boolean("unix_sockets").unwrap_or_default(),
         mcp_servers: values.boolean("mcp_servers").unwrap_or_default(),
+        hooks: values.boolean("hooks").unwrap_or_default(),
         ..SandboxSettings::default()
     }
 }

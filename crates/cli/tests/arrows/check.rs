@@ -52,7 +52,15 @@ pub(super) const TABLE: &[CrateRule] = &[
     ),
     crate_rule(
         "hooks",
-        &["core", "process", "storage", "cache", "model", "operation"],
+        &[
+            "core",
+            "process",
+            "storage",
+            "cache",
+            "model",
+            "operation",
+            "tools",
+        ],
     ),
     crate_rule(
         "agent",

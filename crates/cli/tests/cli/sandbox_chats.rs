@@ -3,11 +3,12 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
+use std::path::Path;
 
 use crate::provider::{Provider, SCRIPTED_MODEL, SHELL};
 use crate::sandbox::has_namespaces;
-use crate::support::Home;
-use crate::terminal::Terminal;
+use crate::support::{Home, wait_until};
+use crate::terminal::{CTRL_C, Terminal};
 
 /// The user's settings.
 const SETTINGS: &str = ".config/cachalot/sandbox.yaml";
@@ -83,6 +84,29 @@ fn the_sandbox_is_offered_once_per_workspace() {
         .see("It said: ");
     terminal.prompt().leave();
     assert!(chats.home.join("other/asked").exists());
+}
+
+#[test]
+fn an_interrupt_ends_a_command_that_is_repeated_outside() {
+    let Some(chats) = Chats::new() else {
+        return;
+    };
+    let mut terminal = chats.begin("work", &["--sandbox=auto"]);
+    terminal
+        .prompt()
+        .say("run echo $$ > ../outside && exec sleep 300");
+    terminal
+        .see("  without a sandbox")
+        .see("allow it?")
+        .answer("y");
+    let file = chats.home.join("outside");
+    let id = || std::fs::read_to_string(&file).unwrap_or_default();
+    wait_until(|| id().ends_with('\n'));
+    let process = Path::new("/proc").join(id().trim());
+    assert!(process.exists(), "{}", terminal.text());
+    terminal.press(CTRL_C).prompt();
+    wait_until(|| !process.exists());
+    terminal.leave();
 }
 
 #[test]
@@ -326,6 +350,7 @@ for line in sys.stdin:
         tool = {"name": "do", "description": "Does it.", "inputSchema": {"type": "object", "properties": {}}}
         result = {"tools": [tool]}
     elif method == "tools/call":
+        open("calls", "a").write("x")
         done = [could(lambda: open("../of-a-server", "w")), could(lambda: open(".env").read())]
         result = {"content": [{"type": "text", "text": "outside: %s, denied: %s" % tuple(done)}]}
     print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
@@ -345,18 +370,64 @@ fn servers_of_mcp_run_in_the_sandbox_if_the_user_says_so() {
     home.write(
         "team.yaml",
         "agents: {root: {model: openai/gpt-4o, toolsets: [{type: mcp, ref: doer}]}}
-mcps: {doer: {command: python3, args: [server.py]}}
+mcps: {doer: {command: python3, args: [server.py], trust: {read_only: [do], ttl: 1h}}}
+tools: {cacheToolResults: true, cacheToolResultsScope: workspace}
 permissions: {allow: ['mcp_doer_do'], deny: ['shell:path=**/.env']}
 ",
     );
-    for (settings, expected) in [
-        ("mcp_servers: true\n", "outside: no, denied: no"),
-        ("", "outside: yes, denied: yes"),
+    // What was stored in the sandbox answers no call outside of it.
+    for (settings, expected, calls) in [
+        ("mcp_servers: true\n", "outside: no, denied: no", 1),
+        ("", "outside: yes, denied: yes", 2),
+        ("mcp_servers: true\n", "outside: no, denied: no", 2),
     ] {
         home.write(SETTINGS, settings);
         let arguments = ["team.yaml", "--workspace", "work"];
         let ran = home.ask(&provider, &arguments, "Go.").ok();
         assert!(ran.stdout.contains(expected), "{settings}: {ran}");
+        let called = std::fs::read(home.join("work/calls")).unwrap();
+        assert_eq!(called.len(), calls, "{settings}: {ran}");
+    }
+}
+
+/// A hooks file whose commands note what they can do, and read the transcript.
+const HOOKS_FILE: &str = r#"{"hooks": {
+  "SessionStart": [{"hooks": [{"type": "command", "command": "sh start.sh"}]}],
+  "UserPromptSubmit": [{"hooks": [{"type": "command", "command": "sh note.sh"}]}]
+}}"#;
+const START: &str = "echo \"export OUTSIDE=$(touch ../outside 2>/dev/null && echo yes || echo no)\" >> $CLAUDE_ENV_FILE\n";
+const NOTE: &str = r#"cat .env >/dev/null 2>&1 && denied=yes || denied=no
+transcript=$(sed 's/.*"transcript_path":"\([^"]*\)".*/\1/')
+test -r "$transcript" && transcript=yes
+echo "outside: $OUTSIDE, denied: $denied, transcript: $transcript, ${TMPDIR:+own}" > seen
+"#;
+
+#[test]
+fn commands_of_hooks_run_in_the_sandbox_if_the_user_says_so() {
+    let Some(chats) = Chats::new() else {
+        return;
+    };
+    let home = &chats.home;
+    home.write("work/.env", "TOKEN=abc123");
+    home.write("hooks.json", HOOKS_FILE);
+    home.write("work/start.sh", START);
+    home.write("work/note.sh", NOTE);
+    home.write(
+        "team.yaml",
+        "agents: {root: {model: openai/gpt-4o}}\npermissions: {deny: ['shell:path=**/.env']}\n",
+    );
+    for (settings, expected) in [
+        (
+            "hooks: true\n",
+            "outside: no, denied: no, transcript: yes, own\n",
+        ),
+        ("", "outside: yes, denied: yes, transcript: yes, \n"),
+    ] {
+        home.write(SETTINGS, settings);
+        let arguments = ["team.yaml", "--workspace", "work", "--hooks", "hooks.json"];
+        let ran = home.ask(&chats.provider, &arguments, "Go.").ok();
+        let seen = std::fs::read_to_string(home.join("work/seen")).unwrap();
+        assert_eq!(seen, expected, "{settings}: {ran}");
     }
 }
 

@@ -238,3 +238,13 @@ impl Drop for Server {
         self.halt();
     }
 }
+
+/// Waits for a state that another process reaches, at most five minutes.
+#[cfg(unix)]
+pub(crate) fn wait_until(is_reached: impl Fn() -> bool) {
+    let start = std::time::Instant::now();
+    while !is_reached() {
+        assert!(start.elapsed().as_secs() < 300, "the state was not reached");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}

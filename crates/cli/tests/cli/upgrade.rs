@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::provider::Provider;
 #[cfg(unix)]
 use crate::serve::Gateway;
-use crate::support::{CommandOutput, Home};
+use crate::support::{CommandOutput, Home, wait_until};
 
 /// The session of the fixture that read a file.
 const SESSION: &str = "c36d3de5921d4c1f";
@@ -154,14 +154,6 @@ fn set_layout(home: &Home, version: i64) -> i64 {
         .pragma_update(None, "user_version", version)
         .unwrap();
     before.unwrap()
-}
-
-/// Waits for a state that another process reaches.
-#[cfg(unix)]
-fn wait_until(is_reached: impl Fn() -> bool) {
-    while !is_reached() {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
 }
 
 /// A run that another version overtakes goes on without the store, and says so.

@@ -21,6 +21,7 @@ pub(super) fn assemble(
     let mut hooks = HookSet {
         environment: Arc::clone(&dependencies.environment),
         directory: dependencies.directory.clone(),
+        sandbox: dependencies.sandbox.clone(),
         ..HookSet::default()
     };
     let shared = HandlerContext {

@@ -9,6 +9,7 @@ use std::time::Instant;
 use async_trait::async_trait;
 use cachalot_core::Problem;
 use cachalot_process::Stream;
+use cachalot_tools::WorkspaceSandbox;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -21,6 +22,7 @@ use crate::dialect::{FirstLine, HandlerResponse};
 use crate::input::Input;
 use crate::output::{Fault, Output};
 use crate::sessions::{BackgroundReport, Sessions};
+use crate::transcript::Transcript;
 
 /// The variable that contains the path of the file for environment variables.
 const EXPORTS: &str = "CLAUDE_ENV_FILE";
@@ -33,6 +35,7 @@ struct CommandHandler {
     /// The base directory of relative paths.
     directory: PathBuf,
     sessions: Arc<Sessions>,
+    sandbox: Option<WorkspaceSandbox>,
 }
 
 pub(super) fn create(
@@ -59,6 +62,7 @@ pub(super) fn create(
         environment: Arc::clone(&dependencies.environment),
         directory: dependencies.directory.clone(),
         sessions: Arc::clone(&shared.sessions),
+        sandbox: dependencies.sandbox.clone(),
     }))
 }
 
@@ -79,11 +83,19 @@ impl CommandHandler {
     /// Runs the command. Sets `has_begun` when it writes something.
     async fn start(&self, input: &Input, has_begun: Arc<AtomicBool>) -> Result<Output, Fault> {
         let environment = self.environment(input)?;
+        let stdin = self.entry.dialect.write(&self.entry, input)?;
+        let sandbox = self.sandbox.as_ref().map(|sandbox| {
+            // Both are below `/tmp`, which is hidden.
+            let transcript = input.transcript.as_ref().and_then(Transcript::path);
+            let exports = self.sessions.exported(&input.session_id);
+            sandbox.with_files(transcript, exports)
+        });
         let job = ShellCommand {
             line: self.line.clone(),
             directory: self.working_directory(input, &environment)?,
             environment,
-            input: self.entry.dialect.write(&self.entry, input)?,
+            input: stdin,
+            sandbox,
         };
         match self.entry.dialect.may_move_to_background() {
             true => self.run_maybe_in_background(job, input, has_begun).await,

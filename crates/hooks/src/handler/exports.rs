@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use cachalot_tools::WorkspaceSandbox;
 use tokio::time::timeout;
 
 use super::process::ShellCommand;
@@ -22,7 +23,7 @@ if command -v bash >/dev/null 2>&1; then exec bash -c "$tell"; else eval "$tell"
 const SHELL_VARIABLES: [&str; 6] = ["_", "SHLVL", "PWD", "OLDPWD", "CLAUDE_ENV_FILE", "BASHOPTS"];
 
 /// Returns the variables that a file sets or changes. Plain assignments are parsed here; for anything
-/// else, a shell in `directory` evaluates the file.
+/// else, a shell in `directory`, and in the sandbox of the hooks, evaluates the file.
 ///
 /// # Errors
 /// The file cannot be read, or the shell fails.
@@ -30,6 +31,7 @@ pub(crate) async fn read(
     file: &Path,
     environment: &BTreeMap<String, String>,
     directory: &Path,
+    sandbox: Option<&WorkspaceSandbox>,
 ) -> Result<BTreeMap<String, String>, Fault> {
     let failed = |why: &str| {
         Fault::new(format!(
@@ -56,6 +58,7 @@ pub(crate) async fn read(
         directory: directory.to_owned(),
         environment: around,
         input: Vec::new(),
+        sandbox: sandbox.map(|sandbox| sandbox.with_files(Some(file.to_owned()), None)),
     };
     let ended = timeout(TIMEOUT, job.run())
         .await

@@ -7,6 +7,7 @@ use cachalot_core::text::head;
 use cachalot_process::{
     Error, Lingering, Output, Run, StartError, Stream, Streams, describe_status, shell_command,
 };
+use cachalot_tools::WorkspaceSandbox;
 
 use super::MAX_OUTPUT_BYTES;
 use crate::dialect::HandlerResponse;
@@ -29,6 +30,8 @@ pub(super) struct ShellCommand {
     pub(super) environment: BTreeMap<String, String>,
     /// The content of stdin.
     pub(super) input: Vec<u8>,
+    /// Where it runs; `None`: it has all rights of the user.
+    pub(super) sandbox: Option<WorkspaceSandbox>,
 }
 
 impl ShellCommand {
@@ -48,11 +51,23 @@ impl ShellCommand {
         self,
         mut see: impl FnMut(Stream, &[u8]) + Send,
     ) -> Result<HandlerResponse, Fault> {
-        let mut command = shell_command(&self.line);
+        let mut command = match &self.sandbox {
+            None => shell_command(&self.line),
+            Some(sandbox) => {
+                let prepared = sandbox.prepare("/bin/sh").await;
+                let mut command = prepared
+                    .map_err(|why| Fault::new(format!("it cannot run in the sandbox: {why}")))?;
+                command.arg("-c").arg(&self.line);
+                command
+            }
+        };
         command
             .current_dir(&self.directory)
             .env_clear()
             .envs(&self.environment);
+        if let Some(sandbox) = &self.sandbox {
+            command.env("TMPDIR", sandbox.temporary());
+        }
         let run = Run {
             command,
             input: Some(self.input),

@@ -69,6 +69,7 @@ impl HandlerFixture {
             environment: Arc::new(self.environment.clone()),
             clock,
             directory: self.root(),
+            sandbox: None,
         }
     }
 

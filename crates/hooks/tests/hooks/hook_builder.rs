@@ -165,5 +165,6 @@ pub(crate) fn hook_dependencies(builtins: Builtins) -> HookDependencies {
         environment: Arc::default(),
         clock,
         directory: PathBuf::from("/"),
+        sandbox: None,
     }
 }
