@@ -30,9 +30,10 @@ pub fn check(bytes: &[u8]) {
     if whole.is_storable {
         for (is_streamed, body) in converted(*api, is_streamed, body) {
             let mut headers = HeaderMap::new();
-            let media = match is_streamed {
-                true => "text/event-stream",
-                false => "application/json",
+            let media = if is_streamed {
+                "text/event-stream"
+            } else {
+                "application/json"
             };
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
             let other = answer(*api, is_streamed, &headers, &mut std::iter::once(&*body));

@@ -61,9 +61,10 @@ pub fn check(bytes: &[u8]) {
     }
     let text = body.trim_ascii();
     if let Some(members) = text.strip_prefix(b"{") {
-        let comma: &[u8] = match members.trim_ascii_start().starts_with(b"}") {
-            true => b"",
-            false => b",",
+        let comma: &[u8] = if members.trim_ascii_start().starts_with(b"}") {
+            b""
+        } else {
+            b","
         };
         let more = [b"{\"a fuzzed member\":1", comma, members].concat();
         let other = judge_with(&headers, &more);
@@ -145,9 +146,10 @@ fn value(rest: &mut &[u8], depth: usize) -> Option<Vec<u8>> {
     if is_object && depth == 0 {
         members.reverse();
     }
-    let (open, close): (&[u8], &[u8]) = match is_object {
-        true => (b"{\n", b"\n}"),
-        false => (b"[\t", b"\t]"),
+    let (open, close): (&[u8], &[u8]) = if is_object {
+        (b"{\n", b"\n}")
+    } else {
+        (b"[\t", b"\t]")
     };
     Some([open, &members.join(&b" ,\r\n"[..]), close].concat())
 }

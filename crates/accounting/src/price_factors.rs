@@ -124,9 +124,10 @@ impl PriceFactors {
             }
             file.finish(&mut problems);
         }
-        match problems.is_empty() {
-            true => Ok(factors),
-            false => Err(problems),
+        if problems.is_empty() {
+            Ok(factors)
+        } else {
+            Err(problems)
         }
     }
 
@@ -160,9 +161,10 @@ impl PriceFactors {
     /// Returns the factor of `model` at a host and a time, for the price of an answer; `None` if it is not known.
     #[must_use]
     pub fn exact_at_host(&self, host: &str, model: &str, at: Millis) -> Option<Factor> {
-        match self.is_regional(host) {
-            true => self.listed(model, at).regional,
-            false => Some(Factor::ONE),
+        if self.is_regional(host) {
+            self.listed(model, at).regional
+        } else {
+            Some(Factor::ONE)
         }
     }
 

@@ -280,9 +280,10 @@ impl Chat {
         let definitions = self.active_session.tools.toolbox.definitions();
         let Some(definition) = definitions.iter().find(|known| known.name == tool) else {
             let known: Vec<&str> = definitions.iter().map(|tool| tool.name.as_str()).collect();
-            let help = match known.is_empty() {
-                true => "it has none".to_owned(),
-                false => did_you_mean(tool, &known),
+            let help = if known.is_empty() {
+                "it has none".to_owned()
+            } else {
+                did_you_mean(tool, &known)
             };
             let message = format!("the agent has no tool `{tool}`: {help}");
             return Err(Error::new(ErrorKind::Tools, message));

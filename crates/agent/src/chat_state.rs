@@ -91,11 +91,12 @@ impl ChatState {
         };
         let Some(setup) = &self.dependencies.hooks else {
             // Fail instead of skipping a hook that might forbid something.
-            return match agent.hooks.is_empty() && agent.sections.is_empty() {
-                true => Ok(Hooks::default()),
-                false => Err(wrong(
+            return if agent.hooks.is_empty() && agent.sections.is_empty() {
+                Ok(Hooks::default())
+            } else {
+                Err(wrong(
                     "there are no hooks here; take `hooks` and the keys that belong to builtins out",
-                )),
+                ))
             };
         };
         let view = setup.agent_directory.agent(&agent.name);

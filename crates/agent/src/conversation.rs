@@ -162,12 +162,13 @@ impl Conversation {
             model.name()
         ));
         changes::check_tools(&session, &frozen, model.wire().format())?;
-        let monitor = match head.format == model.wire().format() {
-            true => resumed_monitor(
+        let monitor = if head.format == model.wire().format() {
+            resumed_monitor(
                 &session,
                 &BreakpointPlanner::new(&model, PlanContext::default()),
-            ),
-            false => PrefixMonitor::default(),
+            )
+        } else {
+            PrefixMonitor::default()
         };
         // Another provider may accept fewer media.
         let said = session.prompt.messages().into_iter();

@@ -461,11 +461,12 @@ fn unsupported_sections(section: &mut Section<'_>, problems: &mut Vec<Problem>) 
 
 /// The problem of the name of an agent that the file does not have.
 fn unknown_agent(message: String, place: &SourceSpan, name: &str, names: &[&str]) -> Problem {
-    let help = match name.contains('/') {
-        true => format!(
+    let help = if name.contains('/') {
+        format!(
             "agents of a registry are not fetched: save the file of `{name}`, add its agents to `agents:`, and write their names here"
-        ),
-        false => did_you_mean(name, names),
+        )
+    } else {
+        did_you_mean(name, names)
     };
     Problem::new("unknown-agent", message).at(place).help(help)
 }

@@ -292,12 +292,11 @@ impl Fork {
     async fn run_until(self, message: &str, cancel: &CancellationToken) -> ForkOutcome {
         let parent = self.from.usage;
         let fork_listener = self.fork_listener();
-        let prepared_turn = match is_visible(message) {
-            true => self.prepare(&fork_listener, message).await,
-            false => {
-                let nothing = "the message is empty";
-                Err(Error::new(ErrorKind::Input, nothing))
-            }
+        let prepared_turn = if is_visible(message) {
+            self.prepare(&fork_listener, message).await
+        } else {
+            let nothing = "the message is empty";
+            Err(Error::new(ErrorKind::Input, nothing))
         };
         let (mut prepared_turn, differences) = match prepared_turn {
             Ok(ready) => ready,
@@ -478,9 +477,10 @@ impl Fork {
         let begins = format!(
             "From here on you are the agent `{name}`, and work alone on the task below. Above is the earlier conversation; your answer is returned to the agent that gave you the task."
         );
-        match is_visible(instruction) {
-            true => format!("{begins}\n\n{instruction}"),
-            false => begins,
+        if is_visible(instruction) {
+            format!("{begins}\n\n{instruction}")
+        } else {
+            begins
         }
     }
 

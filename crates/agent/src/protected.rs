@@ -135,9 +135,10 @@ impl<'a> Protected<'a> {
     /// another directory, the file name decides.
     fn name_of_written(&self, written: &WrittenPath, is_moved: bool) -> Option<String> {
         let has_unknown = written.word.contains(UNKNOWN);
-        let name = match has_unknown {
-            true => protected_name(&normalize(&written.path)),
-            false => self.name_of(&written.path),
+        let name = if has_unknown {
+            protected_name(&normalize(&written.path))
+        } else {
+            self.name_of(&written.path)
         };
         if name.is_some() || !(has_unknown || is_moved) {
             return name;

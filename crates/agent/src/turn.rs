@@ -254,9 +254,10 @@ impl<'a> Turn<'a> {
         *cut_off = if is_cut_off { *cut_off + 1 } else { 0 };
         let times = repetition.count(&said.calls);
         let is_stuck = times >= self.context.agent.max_repetitions;
-        let calls = match is_stuck {
-            true => calls::reject_repeated(said.calls, times),
-            false => calls::accept_complete(said.calls, is_cut_off),
+        let calls = if is_stuck {
+            calls::reject_repeated(said.calls, times)
+        } else {
+            calls::accept_complete(said.calls, is_cut_off)
         };
         self.run_calls(calls).await?;
         if is_stuck {
@@ -385,9 +386,10 @@ impl<'a> Turn<'a> {
         let blocks = answers.clone().flat_map(|answer| &answer.output.content);
         let text: Vec<&str> = blocks.filter_map(Block::as_text).collect();
         let text = text.join("\n");
-        match answers.clone().any(|answer| answer.output.is_error) {
-            true => Err(failed(&text)),
-            false => Ok(text),
+        if answers.clone().any(|answer| answer.output.is_error) {
+            Err(failed(&text))
+        } else {
+            Ok(text)
         }
     }
 

@@ -96,12 +96,13 @@ impl Encryption {
         let (plain, texts): (Vec<_>, Vec<_>) = texts.partition(|text| *text == PLAIN);
         let keys = texts.into_iter().map(Keys::parse);
         let keys: Vec<Keys> = keys.collect::<Result<_, _>>()?;
-        match keys.is_empty() {
-            true => Err("there is no secret in it".to_owned()),
-            false => Ok(Self {
+        if keys.is_empty() {
+            Err("there is no secret in it".to_owned())
+        } else {
+            Ok(Self {
                 keys,
                 reads_plain: !plain.is_empty(),
-            }),
+            })
         }
     }
 

@@ -129,9 +129,10 @@ impl<S: Store + Subscribe> Store for FollowedStore<S> {
         let cached = records.iter().filter(|(space, _)| *space == space::CACHE);
         let keys: Vec<_> = cached.map(|(_, record)| record.key.clone()).collect();
         let put = self.store.put_all(condition, records);
-        match keys.is_empty() {
-            true => put,
-            false => self.changing(space::CACHE, put, |_| keys),
+        if keys.is_empty() {
+            put
+        } else {
+            self.changing(space::CACHE, put, |_| keys)
         }
     }
 

@@ -186,9 +186,10 @@ impl PostgresStore {
                 ],
             )
             .await?;
-        Ok(match own.is_empty() {
-            true => found,
-            false => ReserveResult::held(space, key, fence),
+        Ok(if own.is_empty() {
+            found
+        } else {
+            ReserveResult::held(space, key, fence)
         })
     }
 }
@@ -209,9 +210,10 @@ impl Executed {
 
 /// Returns the work of a call whose result depends on what it changes.
 fn work_of_effects(space: &str) -> Work {
-    match are_effects_enough(space) {
-        true => Work::Write,
-        false => Work::WriteOnce,
+    if are_effects_enough(space) {
+        Work::Write
+    } else {
+        Work::WriteOnce
     }
 }
 
@@ -419,9 +421,10 @@ impl Store for PostgresStore {
             let columns =
                 RecordColumns::new(records.iter().map(|(space, record)| (*space, record)));
             // Executed twice, it finds that the condition is not met any more.
-            let work = match replaces_its_condition(&condition, &records) {
-                true => Work::Write,
-                false => Work::WriteOnce,
+            let work = if replaces_its_condition(&condition, &records) {
+                Work::Write
+            } else {
+                Work::WriteOnce
             };
             let executed = self
             .execute(
@@ -505,9 +508,10 @@ impl Store for PostgresStore {
                 .await?;
             let is_repeated = executed.lost.is_some();
             let found = row::reserve_result(&executed.row()?, space, key)?;
-            match is_repeated {
-                true => self.own_reservation(space, key, &labels, found).await,
-                false => Ok(found),
+            if is_repeated {
+                self.own_reservation(space, key, &labels, found).await
+            } else {
+                Ok(found)
             }
         })
     }

@@ -114,9 +114,10 @@ impl RedisStore {
 
     /// The key of the version of the layout.
     fn layout_key(&self, shard: &Shard) -> String {
-        match self.nodes.is_cluster() {
-            true => format!("{}v", shard.prefix),
-            false => record::LAYOUT.to_owned(),
+        if self.nodes.is_cluster() {
+            format!("{}v", shard.prefix)
+        } else {
+            record::LAYOUT.to_owned()
         }
     }
 
@@ -171,9 +172,10 @@ impl RedisStore {
             }
             _ => false,
         };
-        Ok(match is_own {
-            true => ReserveResult::held(space, key, fence),
-            false => found,
+        Ok(if is_own {
+            ReserveResult::held(space, key, fence)
+        } else {
+            found
         })
     }
 
@@ -194,12 +196,13 @@ impl RedisStore {
     fn result(&self, call: &Call, reply: Value) -> Result<Value, Error> {
         let [birth, result] =
             <[Value; 2]>::try_from(record::array(reply)?).map_err(|_| damaged("a reply"))?;
-        match self
+        if self
             .births
             .accept(&call.shard, call.birth, record::count(birth)?)
         {
-            true => Ok(result),
-            false => Err(unsettled()),
+            Ok(result)
+        } else {
+            Err(unsettled())
         }
     }
 

@@ -250,11 +250,10 @@ impl TursoStore {
         unless_identical: bool,
     ) -> Vec<Statement> {
         let now = self.now();
-        let unless = match unless_identical {
-            true => {
-                " WHERE NOT (value = excluded.value AND labels = excluded.labels AND expires IS excluded.expires)"
-            }
-            false => "",
+        let unless = if unless_identical {
+            " WHERE NOT (value = excluded.value AND labels = excluded.labels AND expires IS excluded.expires)"
+        } else {
+            ""
         };
         let size = weight(&record.key, record.value.len(), &record.labels);
         let insert = Statement::new(format!(

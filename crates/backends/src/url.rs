@@ -107,30 +107,28 @@ impl StoreUrl {
             );
         }
         let is_postgres = backend_of(scheme) == Some("postgres");
-        let (text, start) = match is_postgres {
-            true => match with_named_hosts(user, authority) {
+        let (text, start) = if is_postgres {
+            match with_named_hosts(user, authority) {
                 Ok(authority) => (
                     format!("{scheme}://{authority}"),
                     scheme.len() + "://".len(),
                 ),
                 Err(fault) => return Self::without_location(scheme, &text, fault),
-            },
-            false => {
-                let start = text.len() - authority.len();
-                (text, start)
             }
+        } else {
+            let start = text.len() - authority.len();
+            (text, start)
         };
         let authority = &text[start..];
         // The hosts after the first one, of a cluster, of a group of sentinels, or of a primary server and its standbys.
         let hosts = authority.split(['/', '?', '#']).next().unwrap_or_default();
-        let first = match scheme.contains('-') || is_postgres {
-            true => {
-                user.len()
-                    + hosts[user.len()..]
-                        .find(',')
-                        .unwrap_or(hosts.len() - user.len())
-            }
-            false => hosts.len(),
+        let first = if scheme.contains('-') || is_postgres {
+            user.len()
+                + hosts[user.len()..]
+                    .find(',')
+                    .unwrap_or(hosts.len() - user.len())
+        } else {
+            hosts.len()
         };
         let further = hosts[first..].to_owned();
         let start = start + first;
@@ -308,9 +306,12 @@ fn with_named_hosts(user: &str, authority: &str) -> Result<String, &'static str>
         // The path of a socket, and an address in version 6.
         Some(hosts) => hosts
             .split(',')
-            .map(|host| match host.contains(':') && !host.starts_with('[') {
-                true => format!("[{host}]"),
-                false => host.replace('/', "%2F"),
+            .map(|host| {
+                if host.contains(':') && !host.starts_with('[') {
+                    format!("[{host}]")
+                } else {
+                    host.replace('/', "%2F")
+                }
             })
             .collect(),
         None => own.iter().map(|(host, _)| (*host).to_owned()).collect(),
@@ -333,9 +334,10 @@ fn with_named_hosts(user: &str, authority: &str) -> Result<String, &'static str>
             port => format!("{host}:{port}"),
         });
     let hosts = hosts.collect::<Vec<_>>().join(",");
-    let query = match others.is_empty() {
-        true => String::new(),
-        false => format!("?{}", others.join("&")),
+    let query = if others.is_empty() {
+        String::new()
+    } else {
+        format!("?{}", others.join("&"))
     };
     Ok(format!("{user}{hosts}{path}{query}"))
 }
@@ -547,9 +549,10 @@ mod tests {
         ] {
             let url = StoreUrl::recognize(url).unwrap();
             assert_eq!(url.has_password(), has_password, "{}", url.text);
-            let identity = match url.text.contains("?hunter2") {
-                true => String::new(),
-                false => url.identity(&BTreeMap::new()),
+            let identity = if url.text.contains("?hunter2") {
+                String::new()
+            } else {
+                url.identity(&BTreeMap::new())
             };
             let shown = format!(
                 "{url:?} {} {identity} {:?}",

@@ -88,9 +88,10 @@ impl StoreAccess {
         let remaining = budget.remaining();
         if remaining.is_zero() {
             let why = "it failed or was too slow before".to_owned();
-            return Err(match budget.failed.load(Ordering::Relaxed) {
-                true => Reason::StoreFault(why),
-                false => Reason::StoreUnavailable(why),
+            return Err(if budget.failed.load(Ordering::Relaxed) {
+                Reason::StoreFault(why)
+            } else {
+                Reason::StoreUnavailable(why)
             });
         }
         let answer = match answer {
@@ -171,9 +172,10 @@ impl StoreAccess {
                 "the cache's store failed; continuing without a cache: {error}"
             ));
         }
-        match is_unavailable(error) {
-            true => Reason::StoreUnavailable(error.to_string()),
-            false => Reason::StoreFault(error.to_string()),
+        if is_unavailable(error) {
+            Reason::StoreUnavailable(error.to_string())
+        } else {
+            Reason::StoreFault(error.to_string())
         }
     }
 

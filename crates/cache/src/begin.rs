@@ -398,9 +398,10 @@ async fn reserve_ticket(
             waited,
         } => {
             ticket.finish_with_entry(&front_entry.entry).await;
-            let status = match waited {
-                true => CacheStatus::Coalesced,
-                false => CacheStatus::Hit,
+            let status = if waited {
+                CacheStatus::Coalesced
+            } else {
+                CacheStatus::Hit
             };
             return Err(serve(request, &front_entry, status));
         }

@@ -37,9 +37,10 @@ pub(crate) async fn erase_all(
         ..page
     };
     // The first page in the order of keys costs as much as all that match if they are not in the order of keys.
-    let mut revocation = match filter.labels.iter().all(is_indexed) {
-        true => first,
-        false => PageRequest { limit: 0, ..page },
+    let mut revocation = if filter.labels.iter().all(is_indexed) {
+        first
+    } else {
+        PageRequest { limit: 0, ..page }
     };
     let mut revocations = 0;
     loop {
@@ -73,9 +74,10 @@ async fn erase_in_parts(
         let erased = store.erase(space::CACHE, &filter, page).settle().await?;
         let number = erased.records.len();
         see(erased.records);
-        small_parts = match number < FEW_RECORDS {
-            true => small_parts + 1,
-            false => 0,
+        small_parts = if number < FEW_RECORDS {
+            small_parts + 1
+        } else {
+            0
         };
         // A few may be stored for as long as the erase lasts.
         if number == 0 || small_parts == SMALL_PARTS {

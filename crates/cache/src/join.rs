@@ -86,9 +86,10 @@ pub(crate) async fn supersede(
     missed: &LookupMiss,
     labels: &[Label],
 ) -> (Arc<Flight>, Vec<Arc<Flight>>) {
-    let join_mode = match storable {
-        true => JoinMode::Supersede,
-        false => JoinMode::Detached,
+    let join_mode = if storable {
+        JoinMode::Supersede
+    } else {
+        JoinMode::Detached
     };
     let joinable = request.policy.join != SingleFlight::Off;
     let start = || flight_start(request, joinable, labels, missed);

@@ -389,9 +389,10 @@ impl LocalCopies {
         };
         let revision = record.revision;
         let (record, valid_under) = without_own_labels(record);
-        let sent = match valid_under == Some(state.label().value) {
-            true => self.send_record(&record, state).await,
-            false => Ok(Sent::Dropped),
+        let sent = if valid_under == Some(state.label().value) {
+            self.send_record(&record, state).await
+        } else {
+            Ok(Sent::Dropped)
         };
         match sent {
             Ok(Sent::Present) => self.keep(record, state).await,
@@ -445,9 +446,10 @@ impl LocalCopies {
             // The put has ended it.
             lease.claim();
         }
-        Ok(match is_present {
-            true => Sent::Present,
-            false => Sent::Dropped,
+        Ok(if is_present {
+            Sent::Present
+        } else {
+            Sent::Dropped
         })
     }
 

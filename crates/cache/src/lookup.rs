@@ -275,12 +275,13 @@ async fn check_servable(
     check_form(request, &entry)?;
     let checked = entry.observations.check(SERVE_CHECK_TIMEOUT).await;
     checked.map_err(Reason::Changed)?;
-    match is_expired {
-        true => Err(Unservable {
+    if is_expired {
+        Err(Unservable {
             reason: Reason::Expired,
             stale: Some(Box::new(entry)),
-        }),
-        false => Ok(entry),
+        })
+    } else {
+        Ok(entry)
     }
 }
 
@@ -297,9 +298,10 @@ pub(crate) fn unfronted(request: &Request<'_>, entry: Entry) -> Arc<FrontEntry> 
 
 /// Checks that the caller accepts the form of an entry's answer.
 fn check_form(request: &Request<'_>, entry: &Entry) -> Result<(), Reason> {
-    match request.policy.for_hit().is_accepted(&entry.body.bytes) {
-        true => Ok(()),
-        false => Err(Reason::OtherForm),
+    if request.policy.for_hit().is_accepted(&entry.body.bytes) {
+        Ok(())
+    } else {
+        Err(Reason::OtherForm)
     }
 }
 

@@ -15,9 +15,10 @@ const INTERVAL: Duration = Duration::from_secs(LEASE_DURATION.as_secs() / 4);
 
 /// A lease that is younger than this is not renewed yet: most runs end before. With `shuttle`, time stands
 /// still.
-const MIN_LEASE_AGE: Duration = match cfg!(feature = "shuttle") {
-    true => Duration::ZERO,
-    false => Duration::from_millis(500),
+const MIN_LEASE_AGE: Duration = if cfg!(feature = "shuttle") {
+    Duration::ZERO
+} else {
+    Duration::from_millis(500)
 };
 
 /// The renewal of all leases of an engine.

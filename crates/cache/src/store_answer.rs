@@ -141,9 +141,10 @@ impl FinishedRun<'_> {
                 Ok(revision)
             }
             (Err(Reason::StoreUnavailable(fault)), Some(erasures)) => Err(
-                Reason::StoreUnavailable(match local.keep_unsent(record, erasures).await {
-                    true => format!("{fault}; a local copy is sent when it answers again"),
-                    false => fault,
+                Reason::StoreUnavailable(if local.keep_unsent(record, erasures).await {
+                    format!("{fault}; a local copy is sent when it answers again")
+                } else {
+                    fault
                 }),
             ),
             (stored, _) => stored,

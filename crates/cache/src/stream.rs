@@ -349,9 +349,10 @@ impl StreamingBody {
     pub(crate) fn complete(&self, value: Option<Bytes>) -> Option<Bytes> {
         let state = self.state();
         let is_drained = state.pipe.is_some() && state.holders == 0 && state.pushed_chunks() > 0;
-        let whole = match is_drained {
-            true => None,
-            false => value.or_else(|| state.collected()),
+        let whole = if is_drained {
+            None
+        } else {
+            value.or_else(|| state.collected())
         };
         drop(state);
         self.end(match &whole {

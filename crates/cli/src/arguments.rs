@@ -253,9 +253,10 @@ pub(crate) enum OutputFormat {
 impl Chat {
     /// Returns the form of the answer to one prompt.
     pub(crate) fn output_format(&self) -> OutputFormat {
-        match self.json {
-            true => OutputFormat::Json,
-            false => self.output_format,
+        if self.json {
+            OutputFormat::Json
+        } else {
+            self.output_format
         }
     }
 }

@@ -111,9 +111,10 @@ pub(crate) fn read_files(
         all.entries.extend(read.entries);
         all.warnings.extend(read.warnings);
     }
-    match problems.is_empty() {
-        true => Ok(all),
-        false => Err(CommandError::Usage { problems, sources }),
+    if problems.is_empty() {
+        Ok(all)
+    } else {
+        Err(CommandError::Usage { problems, sources })
     }
 }
 

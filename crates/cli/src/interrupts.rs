@@ -48,9 +48,10 @@ impl Interrupts {
             signal(kind)
                 .map_err(|error| CommandError::failed(format!("listening for Ctrl-C: {error}")))
         };
-        let hangup = match Disposition::of(libc::SIGHUP).is_ignored() {
-            true => None,
-            false => Some(listen(SignalKind::hangup())?),
+        let hangup = if Disposition::of(libc::SIGHUP).is_ignored() {
+            None
+        } else {
+            Some(listen(SignalKind::hangup())?)
         };
         Ok(Self {
             listening: SignalStreams {

@@ -74,9 +74,10 @@ impl Writer {
             Ok(there) => !there.is_dir(),
             Err(_) => false,
         };
-        Ok(match is_special {
-            true => Self::Direct(BufWriter::new(OpenOptions::new().write(true).open(file)?)),
-            false => Self::Atomic(atomic_file::AtomicFile::new(file, Access::Private)?),
+        Ok(if is_special {
+            Self::Direct(BufWriter::new(OpenOptions::new().write(true).open(file)?))
+        } else {
+            Self::Atomic(atomic_file::AtomicFile::new(file, Access::Private)?)
         })
     }
 }

@@ -102,9 +102,10 @@ fn parse(file: &Path, text: &str) -> std::result::Result<(Permissions, Vec<Strin
     let node = tree::parse(&file.display().to_string(), text)?;
     let mut problems = Vec::new();
     let permissions = Permissions::read_allowed(&node, &mut problems);
-    match problems.is_empty() {
-        true => Ok((permissions, rules(&node))),
-        false => Err(problems),
+    if problems.is_empty() {
+        Ok((permissions, rules(&node)))
+    } else {
+        Err(problems)
     }
 }
 

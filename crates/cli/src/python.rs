@@ -147,9 +147,10 @@ impl<'a> PythonRunners<'a> {
         };
         let mut options = self.options(&agent.settings.python3);
         // The file names the program.
-        let session = match plan.needs_sandbox {
-            true => Some(self.session_to_compile()?),
-            false => None,
+        let session = if plan.needs_sandbox {
+            Some(self.session_to_compile()?)
+        } else {
+            None
         };
         options.sandbox = session.as_ref().map(|(_, sandbox)| sandbox.clone());
         let compiler = WorkerPool::python3(options);

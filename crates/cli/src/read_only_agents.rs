@@ -47,10 +47,7 @@ impl WritingAgents {
         named
             .filter_map(|(agent, name, place)| {
                 let (writer, tool) = self.find_writer(root, name)?;
-                let through = match writer == name {
-                    true => String::new(),
-                    false => format!(" (through `{name}`)"),
-                };
+                let through = if writer == name { String::new() } else { format!(" (through `{name}`)") };
                 let message = format!(
                     "agent `{agent}` is `readonly` and gives work to `{writer}`{through}, whose tool `{tool}` may change something"
                 );

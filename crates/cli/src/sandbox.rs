@@ -171,9 +171,10 @@ impl SessionSandbox {
         let mut commands = self.commands.clone();
         for path in protected {
             // Nothing may stand where a database is made later.
-            let absent = match self.data.contains(path) {
-                true => Absent::Nothing,
-                false => Absent::Directory,
+            let absent = if self.data.contains(path) {
+                Absent::Nothing
+            } else {
+                Absent::Directory
             };
             // A link, and the file that it leads to.
             let paths = [place_of(path), without_links(path)];

@@ -240,9 +240,10 @@ fn problems_of_review(agent: &Node, toolsets: &ToolsetSettings) -> Vec<Problem> 
             let message = format!("the agent has no tool `{name}` that its review could use");
             Problem::new("unknown-tool", message)
                 .at(&item.place)
-                .help(match known.is_empty() {
-                    true => "the agent has no tools at all; give it `toolsets`".to_owned(),
-                    false => did_you_mean(name, &known),
+                .help(if known.is_empty() {
+                    "the agent has no tools at all; give it `toolsets`".to_owned()
+                } else {
+                    did_you_mean(name, &known)
                 })
         })
         .collect()

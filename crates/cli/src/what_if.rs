@@ -336,9 +336,10 @@ impl Column {
             return Usage::from_counts(accounted.total(), 0);
         }
         let has_lifetimes = for_format(format).request_rules().counts_write_lifetimes;
-        let (write_5m, write_other) = match has_lifetimes {
-            true => (written, 0),
-            false => (0, written),
+        let (write_5m, write_other) = if has_lifetimes {
+            (written, 0)
+        } else {
+            (0, written)
         };
         Usage {
             uncached_input: uncached,

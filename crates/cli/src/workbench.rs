@@ -139,15 +139,16 @@ impl Workbench {
             python_network: _,
         } = &parts.sandbox;
         let is_needed = *commands || *python || settings.mcp_servers || settings.hooks;
-        let sandbox = match is_needed {
-            true => Some(SessionSandbox::new(
+        let sandbox = if is_needed {
+            Some(SessionSandbox::new(
                 settings,
                 *mechanism,
                 process_environment,
                 home,
                 place.root(),
-            )?),
-            false => None,
+            )?)
+        } else {
+            None
         };
         let of_commands = sandbox.as_ref().filter(|_| *commands);
         // File tools see the temporary files of commands.

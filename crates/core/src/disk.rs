@@ -21,9 +21,10 @@ pub fn is_full(error: &io::Error) -> bool {
 /// libraries that do not say why they failed; writes a file, and removes it.
 #[must_use]
 pub fn is_full_at(directory: &Path) -> bool {
-    let directory = match directory.as_os_str().is_empty() {
-        true => Path::new("."),
-        false => directory,
+    let directory = if directory.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        directory
     };
     let mut suffix = [0_u8; 8];
     if getrandom::fill(&mut suffix).is_err() {

@@ -200,9 +200,10 @@ impl Range {
 
     /// Returns the duration if it is within the bounds.
     fn within(&self, duration: Duration, written: &str) -> Result<Duration, Refusal> {
-        match (self.least..=self.most).contains(&duration) {
-            true => Ok(duration),
-            false => Err(self.out_of_range(written)),
+        if (self.least..=self.most).contains(&duration) {
+            Ok(duration)
+        } else {
+            Err(self.out_of_range(written))
         }
     }
 
@@ -213,9 +214,10 @@ impl Range {
             false if is_small => "above 0".to_owned(),
             false => format!("at least {}", shown(self.least)),
         };
-        let most = match self.most < CENTURY {
-            true => format!("at most {}", shown(self.most)),
-            false => String::new(),
+        let most = if self.most < CENTURY {
+            format!("at most {}", shown(self.most))
+        } else {
+            String::new()
         };
         let bounds = match (least.is_empty(), most.is_empty()) {
             (false, false) => format!("{least} and {most}"),
@@ -226,12 +228,13 @@ impl Range {
         Refusal {
             code: "out-of-range",
             cause: format!("is {written}, but it must be {bounds}"),
-            remedy: match is_zero && !self.instead_of_zero.is_empty() {
-                true => self.instead_of_zero.to_owned(),
-                false => format!(
+            remedy: if is_zero && !self.instead_of_zero.is_empty() {
+                self.instead_of_zero.to_owned()
+            } else {
+                format!(
                     "write a duration that is {bounds}, such as {}",
                     self.example()
-                ),
+                )
             },
         }
     }
@@ -246,11 +249,8 @@ impl Range {
 
     /// Returns the remedy of a value that is no duration.
     fn form(&self) -> String {
-        match self.needs_unit {
-            true => "write a number with a unit, such as `90d`, `12h` or `30m`",
-            false => {
-                "write a duration such as `500ms`, `30s`, `10m`, `1h30m` or `7d`, or a number of seconds"
-            }
+        if self.needs_unit { "write a number with a unit, such as `90d`, `12h` or `30m`" } else {
+            "write a duration such as `500ms`, `30s`, `10m`, `1h30m` or `7d`, or a number of seconds"
         }
         .to_owned()
     }
@@ -267,18 +267,21 @@ impl Range {
     #[must_use]
     pub fn schema(&self) -> Value {
         let units = r"([0-9]*\.?[0-9]+(ms|s|min|m|h|d)\s*)+";
-        let pattern = match self.needs_unit {
-            true => format!(r"^\s*{units}$"),
-            false => format!(r"^\s*({units}|[0-9]*\.?[0-9]+\s*)$"),
+        let pattern = if self.needs_unit {
+            format!(r"^\s*{units}$")
+        } else {
+            format!(r"^\s*({units}|[0-9]*\.?[0-9]+\s*)$")
         };
         let text = json!({ "type": "string", "pattern": pattern });
-        let bound = match self.least.is_zero() {
-            true => "minimum",
-            false => "exclusiveMinimum",
+        let bound = if self.least.is_zero() {
+            "minimum"
+        } else {
+            "exclusiveMinimum"
         };
-        match self.needs_unit {
-            true => text,
-            false => json!({ "anyOf": [{ "type": "number", bound: 0 }, text] }),
+        if self.needs_unit {
+            text
+        } else {
+            json!({ "anyOf": [{ "type": "number", bound: 0 }, text] })
         }
     }
 }
@@ -304,9 +307,10 @@ pub fn shown(duration: Duration) -> String {
             rest %= size;
         }
     }
-    match text.is_empty() {
-        true => "0s".to_owned(),
-        false => text,
+    if text.is_empty() {
+        "0s".to_owned()
+    } else {
+        text
     }
 }
 

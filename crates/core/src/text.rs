@@ -63,9 +63,10 @@ pub fn tail(text: &str, max: usize) -> &str {
 #[must_use]
 pub fn truncate(text: &str, max: usize) -> Cow<'_, str> {
     let kept = head(text, max);
-    match kept.len() < text.len() {
-        true => Cow::Owned(format!("{kept}…")),
-        false => Cow::Borrowed(text),
+    if kept.len() < text.len() {
+        Cow::Owned(format!("{kept}…"))
+    } else {
+        Cow::Borrowed(text)
     }
 }
 

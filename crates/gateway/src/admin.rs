@@ -94,12 +94,13 @@ fn check_token(shared: &Shared, headers: &HeaderMap) -> Result<(), ErrorBody> {
         let pairs = expected.iter().zip(digest.as_bytes());
         pairs.fold(0, |all, (one, two)| all | (one ^ two)) == 0
     });
-    match is_right && scheme.eq_ignore_ascii_case("bearer") {
-        true => Ok(()),
-        false => Err(ErrorBody::unauthorized(
+    if is_right && scheme.eq_ignore_ascii_case("bearer") {
+        Ok(())
+    } else {
+        Err(ErrorBody::unauthorized(
             "token_required",
             "expected the operator's token: `Authorization: Bearer …`",
-        )),
+        ))
     }
 }
 

@@ -133,9 +133,10 @@ impl<'a> Attempt<'a> {
             Some(key) => Some(Payer {
                 key: Arc::clone(key),
                 budgets: shared.budgets.clone(),
-                max_cost: match key.config.budget.is_unlimited() {
-                    true => 0,
-                    false => max_cost(shared, read, upstream)?,
+                max_cost: if key.config.budget.is_unlimited() {
+                    0
+                } else {
+                    max_cost(shared, read, upstream)?
                 },
             }),
         };
@@ -156,9 +157,10 @@ impl<'a> Attempt<'a> {
     pub(crate) async fn answer(&self) -> Result<Answered, ErrorBody> {
         let (read, shared) = (self.read, self.shared);
         // Another account may have other models and other answers.
-        let base = match self.is_of_operator {
-            true => format!("{}#{}", self.upstream.base(), self.upstream.name()),
-            false => self.upstream.base(),
+        let base = if self.is_of_operator {
+            format!("{}#{}", self.upstream.base(), self.upstream.name())
+        } else {
+            self.upstream.base()
         };
         let parts = CallParts {
             endpoint: read.route.endpoint,

@@ -38,9 +38,10 @@ impl BodyIndex {
 
     /// Returns the parsed form of a body that was kept.
     pub(crate) fn get(&self, endpoint: Endpoint, text: &Bytes) -> Option<Arc<ParsedBody>> {
-        match text.len() <= MAX_TEXT {
-            true => self.0.get(&(endpoint, text.clone())),
-            false => None,
+        if text.len() <= MAX_TEXT {
+            self.0.get(&(endpoint, text.clone()))
+        } else {
+            None
         }
     }
 

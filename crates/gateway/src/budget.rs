@@ -311,9 +311,10 @@ impl Reservation {
 /// Returns what was reserved and not returned.
 fn difference([reserved, returned]: Counts) -> u64 {
     // A counter stays at its maximum, where it says nothing any more.
-    match reserved.max(returned) < MAX_COUNTER {
-        true => reserved.saturating_sub(returned),
-        false => u64::MAX,
+    if reserved.max(returned) < MAX_COUNTER {
+        reserved.saturating_sub(returned)
+    } else {
+        u64::MAX
     }
 }
 

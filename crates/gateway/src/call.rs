@@ -202,9 +202,12 @@ pub(crate) const SHOWN_PARAMETERS: [&str; 9] = [
 /// in another spelling, so its value is a keyed digest.
 fn query_in_key(query: Option<&str>, key: &DigestKey) -> Value {
     let others = parameters(query).filter(|(name, _)| !is_credential(name));
-    let others = others.map(|(name, value)| match SHOWN_PARAMETERS.contains(&name) {
-        true => json!([name, value]),
-        false => json!([name, {"digest": key.digest(value.as_bytes()).to_string()}]),
+    let others = others.map(|(name, value)| {
+        if SHOWN_PARAMETERS.contains(&name) {
+            json!([name, value])
+        } else {
+            json!([name, {"digest": key.digest(value.as_bytes()).to_string()}])
+        }
     });
     others.collect()
 }

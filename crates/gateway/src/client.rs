@@ -132,9 +132,10 @@ impl UpstreamClient {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(error)) => {
                 // A server that was reached may have received the request.
-                let code = match error.is_connect() {
-                    true => UNREACHABLE,
-                    false => "upstream_disconnected",
+                let code = if error.is_connect() {
+                    UNREACHABLE
+                } else {
+                    "upstream_disconnected"
                 };
                 let message = format!("no answer from {host}: {}", root_cause(&error));
                 Err(ErrorBody::new(StatusCode::BAD_GATEWAY, code, message))

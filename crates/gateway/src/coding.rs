@@ -54,9 +54,10 @@ impl Coding {
             Self::Deflate => {
                 let mut decoder = ZlibDecoder::new(body.as_ref());
                 let decoded = read(&mut decoder, limit)?;
-                match decoder.get_ref().is_empty() {
-                    true => Some(decoded),
-                    false => Some(Err(malformed(&"bytes follow its end"))),
+                if decoder.get_ref().is_empty() {
+                    Some(decoded)
+                } else {
+                    Some(Err(malformed(&"bytes follow its end")))
                 }
             }
         }

@@ -179,9 +179,10 @@ impl Config {
     pub fn from_root(root: &Node) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::new();
         let config = Self::read(root, &mut problems).unwrap_or_default();
-        match problems.iter().all(|problem| problem.is_warning) {
-            true => Ok(config),
-            false => Err(problems),
+        if problems.iter().all(|problem| problem.is_warning) {
+            Ok(config)
+        } else {
+            Err(problems)
         }
     }
 

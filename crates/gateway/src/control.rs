@@ -104,9 +104,10 @@ impl Controls {
 
     /// Returns the directives in a gateway that answers from the cache only, if `is_frozen`.
     pub(crate) fn in_gateway(self, is_frozen: bool) -> Self {
-        let mode = match is_frozen {
-            true => CacheMode::Frozen,
-            false => self.mode,
+        let mode = if is_frozen {
+            CacheMode::Frozen
+        } else {
+            self.mode
         };
         Self { mode, ..self }
     }

@@ -346,9 +346,10 @@ fn remove_parameter(uri: &mut Uri, name: &str) {
     let Some(query) = uri.query() else { return };
     let kept = query.split('&').filter(|part| !has_parameter(part, name));
     let kept: Vec<&str> = kept.collect();
-    let target = match kept.is_empty() {
-        true => uri.path().to_owned(),
-        false => format!("{}?{}", uri.path(), kept.join("&")),
+    let target = if kept.is_empty() {
+        uri.path().to_owned()
+    } else {
+        format!("{}?{}", uri.path(), kept.join("&"))
     };
     let mut parts = uri.clone().into_parts();
     parts.path_and_query = PathAndQuery::try_from(target).ok();

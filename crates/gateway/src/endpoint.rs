@@ -251,9 +251,10 @@ impl Endpoint {
                 Cacheability::Repeatable { ttl: DAY }
             }
             (None, Operation::Answer | Operation::Compact) => {
-                match members.generation(object).is_some_and(is_fixed) {
-                    true => Cacheability::Repeatable { ttl: DAY },
-                    false => Cacheability::Sampled,
+                if members.generation(object).is_some_and(is_fixed) {
+                    Cacheability::Repeatable { ttl: DAY }
+                } else {
+                    Cacheability::Sampled
                 }
             }
         }

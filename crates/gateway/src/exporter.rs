@@ -185,9 +185,10 @@ impl Exporter {
         let answer = answer
             .unwrap_or_else(|_| Err(format!("no answer within {} s", SEND_TIMEOUT.as_secs())));
         let (status, text) = answer.map_err(retryable)?;
-        match status.is_success() {
-            true => Ok(rejected_spans(&text)),
-            false => Err(SendError {
+        if status.is_success() {
+            Ok(rejected_spans(&text))
+        } else {
+            Err(SendError {
                 cause: format!("status {}", status.as_u16()),
                 may_retry: matches!(
                     status,
@@ -196,7 +197,7 @@ impl Exporter {
                         | StatusCode::SERVICE_UNAVAILABLE
                         | StatusCode::GATEWAY_TIMEOUT
                 ),
-            }),
+            })
         }
     }
 }

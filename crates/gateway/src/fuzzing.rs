@@ -184,9 +184,10 @@ pub fn answer(
 /// Converts a stored answer to all forms: `true` for a stream of events.
 #[must_use]
 pub fn converted(api: u8, is_streamed: bool, body: &[u8]) -> Vec<(bool, Bytes)> {
-    let stored = match is_streamed {
-        true => AnswerForm::EventsWithUsage,
-        false => AnswerForm::Whole,
+    let stored = if is_streamed {
+        AnswerForm::EventsWithUsage
+    } else {
+        AnswerForm::Whole
     };
     let body = Bytes::copy_from_slice(body);
     let recorded = Recorded {

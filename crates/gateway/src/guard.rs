@@ -114,9 +114,10 @@ fn host_of(authority: &str) -> &str {
         },
     };
     let is_port = |port: &str| !port.is_empty() && port.bytes().all(|digit| digit.is_ascii_digit());
-    match port.is_empty() || port.strip_prefix(':').is_some_and(is_port) {
-        true => host,
-        false => "",
+    if port.is_empty() || port.strip_prefix(':').is_some_and(is_port) {
+        host
+    } else {
+        ""
     }
 }
 

@@ -187,9 +187,10 @@ impl Handler {
         let sent = self.shared.bodies.read(&parts.headers, incoming).await?;
         let limits = self.shared.limits;
         // Until the body is parsed.
-        let room = match coding.is_compressed() {
-            true => Some(Arc::new(self.shared.bodies.room(limits.decoded_bytes)?)),
-            false => None,
+        let room = if coding.is_compressed() {
+            Some(Arc::new(self.shared.bodies.room(limits.decoded_bytes)?))
+        } else {
+            None
         };
         let threads = &self.shared.body_threads;
         let held = || (sent.clone(), room.clone());
@@ -457,15 +458,16 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), ErrorBody> {
         !name.trim().eq_ignore_ascii_case("charset")
             || names.iter().any(|name| name.eq_ignore_ascii_case(charset))
     });
-    match media.eq_ignore_ascii_case("application/json") && is_utf8 {
-        true => Ok(()),
-        false => Err(ErrorBody::new(
+    if media.eq_ignore_ascii_case("application/json") && is_utf8 {
+        Ok(())
+    } else {
+        Err(ErrorBody::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "not_json",
             format!(
                 "Content-Type is `{}`; expected application/json in UTF-8",
                 value.unwrap_or_default()
             ),
-        )),
+        ))
     }
 }

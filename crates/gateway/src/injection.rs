@@ -62,14 +62,13 @@ pub(crate) fn with_cache_key(
         .collect();
     let messages = json::member(text_of_body, "messages");
     let messages = messages.or_else(|| json::member(text_of_body, "input"))?;
-    match messages.starts_with('[') {
-        true => {
-            let messages = json::elements(messages);
-            let is_user = |message: &&str| json::member(message, "role") == Some("\"user\"");
-            let user = messages.iter().position(is_user)?;
-            first.extend(&messages[..=user]);
-        }
-        false => first.push(messages),
+    if messages.starts_with('[') {
+        let messages = json::elements(messages);
+        let is_user = |message: &&str| json::member(message, "role") == Some("\"user\"");
+        let user = messages.iter().position(is_user)?;
+        first.extend(&messages[..=user]);
+    } else {
+        first.push(messages)
     }
     let begin = text.iter().position(|byte| *byte == b'{')? + 1;
     let member = format!(r#""{CACHE_KEY}":"{}","#, digest(&first));
@@ -113,9 +112,10 @@ pub(crate) fn with_usage(text: &[u8], body: &Value) -> Option<Vec<u8>> {
         return None;
     }
     let is_empty = options.get(1..)?.trim_start().starts_with('}');
-    let member = match is_empty {
-        true => r#""include_usage":true"#,
-        false => r#""include_usage":true,"#,
+    let member = if is_empty {
+        r#""include_usage":true"#
+    } else {
+        r#""include_usage":true,"#
     };
     Some(inserted(text, &[(at + 1, member)]))
 }
@@ -394,10 +394,7 @@ mod tests {
 
         #[test]
         fn nothing_but_markers_is_added(body in bodies(), pretty in any::<bool>()) {
-            let text = match pretty {
-                true => serde_json::to_string_pretty(&body).unwrap(),
-                false => body.to_string(),
-            };
+            let text = if pretty { serde_json::to_string_pretty(&body).unwrap() } else { body.to_string() };
             if let Some(marked) = marked(&text) {
                 let count = marked.matches(MARKER_NAME).count();
                 prop_assert!((1..=2).contains(&count));

@@ -32,9 +32,10 @@ impl KeyBody {
         value: &Value,
         table: Option<&Members>,
     ) -> Result<Self, String> {
-        let canonical = match text.is_empty() {
-            true => Canonical::value(&Value::Null),
-            false => Canonical::json_without(text, form_members).map_err(|it| it.to_string())?,
+        let canonical = if text.is_empty() {
+            Canonical::value(&Value::Null)
+        } else {
+            Canonical::json_without(text, form_members).map_err(|it| it.to_string())?
         };
         let members = value.as_object().into_iter().flatten();
         let is_kept = |(name, _): &(&String, _)| !form_members.contains(&name.as_str());
@@ -109,9 +110,10 @@ fn of_fields<'a>(
     let seen = fields.filter(|(name, _)| !table.is_some_and(|table| table.does_nothing(name)));
     let found = seen.map(|(name, value)| (name.clone(), of(name, value)));
     let found: Map<String, Value> = found.filter(|(_, order)| !order.is_null()).collect();
-    match found.is_empty() {
-        true => Value::Null,
-        false => found.into(),
+    if found.is_empty() {
+        Value::Null
+    } else {
+        found.into()
     }
 }
 

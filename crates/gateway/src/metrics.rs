@@ -265,12 +265,11 @@ impl Metrics {
         if models.contains(model) {
             return model.to_owned();
         }
-        match has_answered && models.len() < MAX_MODELS {
-            true => {
-                models.insert(model.to_owned());
-                model.to_owned()
-            }
-            false => OTHER_MODEL.to_owned(),
+        if has_answered && models.len() < MAX_MODELS {
+            models.insert(model.to_owned());
+            model.to_owned()
+        } else {
+            OTHER_MODEL.to_owned()
         }
     }
 }

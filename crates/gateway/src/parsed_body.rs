@@ -55,9 +55,10 @@ impl ParsedBody {
             }
             Ok(Self::of(endpoint, &text, accepted))
         };
-        match is_small {
-            true => parse(),
-            false => threads.run(held, parse).await?,
+        if is_small {
+            parse()
+        } else {
+            threads.run(held, parse).await?
         }
     }
 

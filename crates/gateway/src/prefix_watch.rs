@@ -142,9 +142,10 @@ impl PrefixWatch {
     /// Watches a request. `None` if its body is too long, or other requests take all room.
     pub(crate) fn watch(self: &Arc<Self>, request: SentRequest) -> Option<WatchedRequest> {
         let units = request.body.len() / UNIT + 1;
-        let room = match request.body.len() <= MAX_BODY {
-            true => Arc::clone(&self.room).try_acquire_many_owned(units as u32),
-            false => Err(tokio::sync::TryAcquireError::NoPermits),
+        let room = if request.body.len() <= MAX_BODY {
+            Arc::clone(&self.room).try_acquire_many_owned(units as u32)
+        } else {
+            Err(tokio::sync::TryAcquireError::NoPermits)
         };
         let Ok(room) = room else {
             self.metrics.prefix_skipped.inc();
@@ -285,9 +286,10 @@ impl Recorder {
 /// separate caches.
 fn compared(request: &SentRequest) -> (String, Bytes) {
     let tenant = format!("{}\n{}", request.upstream, request.tenant);
-    let body = match request.ignores_checksum {
-        true => profile::without_checksum(&request.body),
-        false => None,
+    let body = if request.ignores_checksum {
+        profile::without_checksum(&request.body)
+    } else {
+        None
     };
     let body = body.map_or_else(|| request.body.clone(), Bytes::from);
     (tenant, body)

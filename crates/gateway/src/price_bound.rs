@@ -72,19 +72,18 @@ pub(crate) fn of_request(
             ));
         }
     };
-    let output = match is_embedding {
-        true => 0,
-        false => {
-            // A provider refuses a limit above that of the model, and then nothing is paid; or it accepts it, because the
-            // catalog is older than the model's limit, and then the answer may have as many tokens. What is asked for
-            // is the bound in both cases. What is not used of it is returned when the answer is complete.
-            let limit = endpoint.max_output(body);
-            let limit = limit.or(entry.limits.max_output).or(context);
-            let limit = limit.ok_or_else(|| {
-                format!("neither the request nor the catalog limits the output of `{model}`")
-            })?;
-            limit.saturating_mul(endpoint.answers(body)?)
-        }
+    let output = if is_embedding {
+        0
+    } else {
+        // A provider refuses a limit above that of the model, and then nothing is paid; or it accepts it, because the
+        // catalog is older than the model's limit, and then the answer may have as many tokens. What is asked for
+        // is the bound in both cases. What is not used of it is returned when the answer is complete.
+        let limit = endpoint.max_output(body);
+        let limit = limit.or(entry.limits.max_output).or(context);
+        let limit = limit.ok_or_else(|| {
+            format!("neither the request nor the catalog limits the output of `{model}`")
+        })?;
+        limit.saturating_mul(endpoint.answers(body)?)
     };
     let region = PriceFactors::published().at_host(upstream.host(), model);
     let is_written_12h = endpoint.writes_for_12h(body)?;
@@ -117,9 +116,10 @@ pub(crate) fn of_request(
 fn input_rate(rates: &Rates, factors: &ModelFactors, is_written_12h: bool) -> Option<u64> {
     let usual = [rates.input, rates.cache_write_5m, rates.cache_write_1h];
     let usual = usual.into_iter().max().unwrap_or_default();
-    match is_written_12h {
-        true => Some(usual.max(factors.cache_write_12h?.times(rates.input))),
-        false => Some(usual),
+    if is_written_12h {
+        Some(usual.max(factors.cache_write_12h?.times(rates.input)))
+    } else {
+        Some(usual)
     }
 }
 
@@ -372,10 +372,7 @@ mod tests {
         ) {
             let host = if is_regional { "us.api.openai.com" } else { "api.openai.com" };
             let is_claude = model.starts_with("claude");
-            let (endpoint, name) = match is_claude {
-                true => (Endpoint::messages(), "anthropic"),
-                false => (Endpoint::chat(), "openai"),
-            };
+            let (endpoint, name) = if is_claude { (Endpoint::messages(), "anthropic") } else { (Endpoint::chat(), "openai") };
             let at = upstream(name, host);
             let mut body = json!({"model": model, "max_tokens": 100, "messages": []});
             if !is_auto && !is_claude {
@@ -402,14 +399,11 @@ mod tests {
                 uncached_input, cache_read, cache_write_5m, cache_write_1h, cache_write_12h, cache_write_other, output,
                 ..Usage::default()
             };
-            let terms = match is_claude {
-                true => Terms { geography: Some(geography.to_owned()), ..Terms::default() },
-                false => Terms {
-                    tier: Some(if is_auto { tier } else { "default" }.to_owned()),
-                    host: Some(host.to_owned()),
-                    ..Terms::default()
-                },
-            };
+            let terms = if is_claude { Terms { geography: Some(geography.to_owned()), ..Terms::default() } } else { Terms {
+                tier: Some(if is_auto { tier } else { "default" }.to_owned()),
+                host: Some(host.to_owned()),
+                ..Terms::default()
+            } };
             let Ok(cost) = price(&usage, model, entry.price.as_ref(), 0, &terms) else {
                 // Older models have no geographies.
                 prop_assert!(is_claude && geography == "us", "{terms:?}");

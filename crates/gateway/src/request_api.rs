@@ -139,18 +139,20 @@ pub(crate) fn decide(
                 [api] => Some(*api),
                 _ => None,
             };
-            let api = match server.is_api_declared {
-                true => server.api,
-                false => of_path.or_else(by_credentials).unwrap_or(server.api),
+            let api = if server.is_api_declared {
+                server.api
+            } else {
+                of_path.or_else(by_credentials).unwrap_or(server.api)
             };
             (of_path.unwrap_or(api), api, vec![server])
         }
         None => {
             let open: Vec<_> = upstreams.iter().filter(|it| is_open(it)).collect();
             let is_closed = open.is_empty();
-            let open: Vec<_> = match is_closed {
-                true => upstreams.iter().collect(),
-                false => open,
+            let open: Vec<_> = if is_closed {
+                upstreams.iter().collect()
+            } else {
+                open
             };
             let api = match of_path {
                 Some(api) => api,

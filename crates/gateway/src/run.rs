@@ -307,9 +307,10 @@ impl RunContext {
         let Charged {
             spend: charged,
             unpriced,
-        } = match status.is_success() {
-            true => self.billing.charge(report),
-            false => Charged::default(),
+        } = if status.is_success() {
+            self.billing.charge(report)
+        } else {
+            Charged::default()
         };
         self.span.finish(report, charged, unpriced.as_deref());
         let payment = Payment {

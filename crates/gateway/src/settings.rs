@@ -135,9 +135,10 @@ impl Settings {
             .filter_map(|it| it.credential.as_ref())
             .collect();
         Self::resolve_with(config, directory, |source| {
-            match of_upstreams.iter().any(|it| it.place == source.place) {
-                true => Ok(Secret::new("none".to_owned())),
-                false => source.read(environment, directory),
+            if of_upstreams.iter().any(|it| it.place == source.place) {
+                Ok(Secret::new("none".to_owned()))
+            } else {
+                source.read(environment, directory)
             }
         })
     }
@@ -266,9 +267,10 @@ impl Settings {
             }
             is_unknown |= contains_key(text);
         }
-        match is_unknown {
-            false => Ok(Caller::Own),
-            true => Err(unknown()),
+        if !is_unknown {
+            Ok(Caller::Own)
+        } else {
+            Err(unknown())
         }
     }
 
@@ -453,11 +455,12 @@ impl CredentialSource {
             |message: String| Box::new(Problem::new("missing-credential", message).at(&self.place));
         let text = read.map_err(problem)?;
         let text = text.trim();
-        match text.is_empty() || text.contains(char::is_control) {
-            true => Err(problem(format!(
+        if text.is_empty() || text.contains(char::is_control) {
+            Err(problem(format!(
                 "`{name}` contains no credential on one line"
-            ))),
-            false => Ok(Secret::new(text.to_owned())),
+            )))
+        } else {
+            Ok(Secret::new(text.to_owned()))
         }
     }
 }

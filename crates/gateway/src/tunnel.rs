@@ -78,21 +78,20 @@ pub(crate) async fn open(
     }
     headers.append(cache_status::HEADER, cache_status::of_pass(REASON));
     let status = answer.status();
-    let body = match is_agreed {
-        false => body::passed(answer.into_body()),
-        true => {
-            let to_client = hyper::upgrade::on(&mut client_request);
-            let to_upstream = hyper::upgrade::on(&mut answer);
-            tokio::spawn(async move {
-                if let (Ok(client), Ok(upstream)) = tokio::join!(to_client, to_upstream) {
-                    let (mut client, mut upstream) = (TokioIo::new(client), TokioIo::new(upstream));
-                    // An error means that one side has left.
-                    let _ = tokio::io::copy_bidirectional(&mut client, &mut upstream).await;
-                }
-                drop(permit);
-            });
-            body::full("")
-        }
+    let body = if !is_agreed {
+        body::passed(answer.into_body())
+    } else {
+        let to_client = hyper::upgrade::on(&mut client_request);
+        let to_upstream = hyper::upgrade::on(&mut answer);
+        tokio::spawn(async move {
+            if let (Ok(client), Ok(upstream)) = tokio::join!(to_client, to_upstream) {
+                let (mut client, mut upstream) = (TokioIo::new(client), TokioIo::new(upstream));
+                // An error means that one side has left.
+                let _ = tokio::io::copy_bidirectional(&mut client, &mut upstream).await;
+            }
+            drop(permit);
+        });
+        body::full("")
     };
     let mut response = Response::new(body);
     *response.status_mut() = status;

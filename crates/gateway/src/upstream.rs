@@ -236,9 +236,10 @@ fn is_version(segment: &str) -> bool {
 fn split_version(path: &str) -> (Option<&str>, &str) {
     let own = path.strip_prefix('/').unwrap_or(path);
     let (first, rest) = own.split_at(own.find('/').unwrap_or(own.len()));
-    match is_version(first) {
-        true => (Some(first), rest),
-        false => (None, path),
+    if is_version(first) {
+        (Some(first), rest)
+    } else {
+        (None, path)
     }
 }
 

@@ -105,12 +105,13 @@ impl VirtualKey {
     /// The response to the client.
     pub(crate) fn check_model(&self, model: &str) -> Result<(), ErrorBody> {
         let patterns = &self.config.models;
-        match patterns.is_empty() || patterns.iter().any(|it| glob_matches(it, model)) {
-            true => Ok(()),
-            false => Err(ErrorBody::forbidden(
+        if patterns.is_empty() || patterns.iter().any(|it| glob_matches(it, model)) {
+            Ok(())
+        } else {
+            Err(ErrorBody::forbidden(
                 "model_not_allowed",
                 format!("the key may not use the model `{model}`"),
-            )),
+            ))
         }
     }
 

@@ -136,9 +136,10 @@ impl Hooks {
     #[inline]
     pub fn fire(&self, input: Input) -> impl Future<Output = Verdict> + Send {
         // Without hooks, the input is not moved into a future.
-        let running = match self.handles(input.event) {
-            true => Some(self.dispatch(input)),
-            false => None,
+        let running = if self.handles(input.event) {
+            Some(self.dispatch(input))
+        } else {
+            None
         };
         async move {
             match running {

@@ -27,9 +27,10 @@ const GO_WORDS: [&str; 12] = [
 /// # Errors
 /// `bad-template`: the template is one of Go, and has no counterpart.
 pub(crate) fn to_jinja(source: &str) -> Result<Cow<'_, str>, Problem> {
-    match actions(source).any(is_go) {
-        true => translated(source).map(Cow::Owned),
-        false => Ok(Cow::Borrowed(source)),
+    if actions(source).any(is_go) {
+        translated(source).map(Cow::Owned)
+    } else {
+        Ok(Cow::Borrowed(source))
     }
 }
 
@@ -192,15 +193,17 @@ fn value(word: &str) -> Result<String, &'static str> {
         let is_name =
             |name: &str| !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_');
         let mut names = path.split('.');
-        return match names.clone().all(is_name) {
-            true => Ok(names.by_ref().map(snake_case).collect::<Vec<_>>().join(".")),
-            false => Err(NO_COUNTERPART),
+        return if names.clone().all(is_name) {
+            Ok(names.by_ref().map(snake_case).collect::<Vec<_>>().join("."))
+        } else {
+            Err(NO_COUNTERPART)
         };
     }
     let is_text = word.len() > 1 && word.starts_with('"') && word.ends_with('"');
-    match is_text || word.parse::<i64>().is_ok() || ["true", "false"].contains(&word) {
-        true => Ok(word.to_owned()),
-        false => Err(NO_COUNTERPART),
+    if is_text || word.parse::<i64>().is_ok() || ["true", "false"].contains(&word) {
+        Ok(word.to_owned())
+    } else {
+        Err(NO_COUNTERPART)
     }
 }
 

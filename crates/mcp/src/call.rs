@@ -142,13 +142,14 @@ impl Operation for McpTool {
     }
 
     fn effects(&self, _arguments: &Arguments, _context: &ToolContext) -> Effects {
-        match self.metadata.read_only {
+        if self.metadata.read_only {
             // The reads of a server are unknown: they may include the workspace.
-            true => Effects {
+            Effects {
                 reads: EffectTargets::Unknown,
                 writes: EffectTargets::NOTHING,
-            },
-            false => Effects::UNKNOWN,
+            }
+        } else {
+            Effects::UNKNOWN
         }
     }
 

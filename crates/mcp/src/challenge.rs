@@ -43,9 +43,10 @@ fn describe_header(status: u16, header: &str) -> String {
         _ => "refuses these credentials",
     };
     let is_basic = |scheme: &String| scheme.eq_ignore_ascii_case("basic");
-    let scheme = match schemes.first().is_some_and(is_basic) {
-        true => "Basic",
-        false => "Bearer",
+    let scheme = if schemes.first().is_some_and(is_basic) {
+        "Basic"
+    } else {
+        "Bearer"
     };
     let metadata = parameter("resource_metadata").filter(|address| is_web(address));
     let source = metadata.map_or_else(String::new, |address| {

@@ -81,10 +81,13 @@ impl<'a> ContentCollector<'a> {
     /// If `named`, adds the URI of a text, to identify it among other content.
     fn resource(&mut self, resource: ResourceContents, named: bool) {
         match resource {
-            ResourceContents::TextResourceContents { uri, text, .. } => match named {
-                true => self.text(&format!("[{uri}]\n{text}")),
-                false => self.text(&text),
-            },
+            ResourceContents::TextResourceContents { uri, text, .. } => {
+                if named {
+                    self.text(&format!("[{uri}]\n{text}"))
+                } else {
+                    self.text(&text)
+                }
+            }
             ResourceContents::BlobResourceContents {
                 uri,
                 mime_type,

@@ -27,10 +27,7 @@ fn redirects(headers: &BTreeMap<String, Secret<String>>) -> usize {
             .iter()
             .any(|known| name.eq_ignore_ascii_case(known))
     };
-    match headers.keys().all(stays) {
-        true => 5,
-        false => 0,
-    }
+    if headers.keys().all(stays) { 5 } else { 0 }
 }
 
 /// Creates a transport. Nothing is sent before the first message.

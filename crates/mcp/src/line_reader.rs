@@ -121,9 +121,10 @@ struct IdScanner {
 impl IdScanner {
     fn feed(&mut self, bytes: &[u8]) {
         for byte in bytes {
-            match self.in_text {
-                true => self.within_text(*byte),
-                false => self.scan_outside(*byte),
+            if self.in_text {
+                self.within_text(*byte)
+            } else {
+                self.scan_outside(*byte)
             }
         }
     }

@@ -171,9 +171,10 @@ impl ServerClient {
             answered
         };
         match answered.await {
-            Err(ServiceError::Timeout { timeout }) => Err(match timeout == limit {
-                true => timeout_error(self.name(), limit),
-                false => max_timeout_error(self.name(), timeout),
+            Err(ServiceError::Timeout { timeout }) => Err(if timeout == limit {
+                timeout_error(self.name(), limit)
+            } else {
+                max_timeout_error(self.name(), timeout)
             }),
             answered => self.answered(&connection, answered).await,
         }

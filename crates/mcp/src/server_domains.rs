@@ -84,9 +84,10 @@ impl ServerDomains {
             Announcement::Resource(uri) => {
                 let uri = normalized(uri);
                 let levels = levels(&uri);
-                match levels.len() > MAX_LEVELS {
-                    true => names.push(self.list("resources")),
-                    false => names.extend(levels.into_iter().map(|level| self.resource(level))),
+                if levels.len() > MAX_LEVELS {
+                    names.push(self.list("resources"))
+                } else {
+                    names.extend(levels.into_iter().map(|level| self.resource(level)))
                 }
             }
             Announcement::Unreadable => {

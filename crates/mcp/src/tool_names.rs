@@ -62,9 +62,10 @@ impl ToolNames {
             source.id.as_bytes(),
         ])
         .to_hex();
-        let mut name = match plain.len() <= MAX_NAME_BYTES {
-            true => plain.clone(),
-            false => with_suffix(&plain, &digest[..8]),
+        let mut name = if plain.len() <= MAX_NAME_BYTES {
+            plain.clone()
+        } else {
+            with_suffix(&plain, &digest[..8])
         };
         let mut length = 8;
         while self.used.contains_key(&name) {

@@ -174,9 +174,10 @@ fn encode(text: &str, reserved: bool, into: &mut String) {
             || b"-._~".contains(byte)
             || (reserved
                 && (b":/?#[]@!$&'()*+,;=".contains(byte) || (*byte == b'%' && is_triplet())));
-        match stays {
-            true => into.push(char::from(*byte)),
-            false => into.push_str(&format!("%{byte:02X}")),
+        if stays {
+            into.push(char::from(*byte))
+        } else {
+            into.push_str(&format!("%{byte:02X}"))
         }
     }
 }

@@ -202,12 +202,13 @@ impl Catalog {
             }
             section.finish(&mut problems);
         }
-        match problems.is_empty() {
-            true => Ok(Self {
+        if problems.is_empty() {
+            Ok(Self {
                 providers: Arc::new(providers),
                 embeddings: Arc::new(embeddings),
-            }),
-            false => Err(problems),
+            })
+        } else {
+            Err(problems)
         }
     }
 }

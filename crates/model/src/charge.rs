@@ -24,9 +24,10 @@ impl Charge {
     ) -> Self {
         let mut charge = Self {
             usage: Usage::default(),
-            cost: match usages.is_empty() {
-                true => Err(Unpriced::Usage),
-                false => Ok(Cost::default()),
+            cost: if usages.is_empty() {
+                Err(Unpriced::Usage)
+            } else {
+                Ok(Cost::default())
             },
         };
         for ModelUsage { model, usage } in usages {

@@ -77,10 +77,7 @@ impl Cloud {
             );
         };
         let before = url.path().trim_end_matches('/');
-        let version = match before.ends_with("/v1") {
-            true => "",
-            false => "/v1",
-        };
+        let version = if before.ends_with("/v1") { "" } else { "/v1" };
         let region = self.region(environment);
         let path = format!("{before}{version}/projects/{project}/locations/{region}");
         url.set_path(&path);

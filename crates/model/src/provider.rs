@@ -325,12 +325,13 @@ impl Models {
             (None, None) => false,
             (None, Some(theirs)) => self.known.owner(name).is_some_and(|owner| owner != theirs),
         };
-        match elsewhere {
-            true => defaults.for_any_model(),
-            false => ModelSettings {
+        if elsewhere {
+            defaults.for_any_model()
+        } else {
+            ModelSettings {
                 model: None,
                 ..defaults.clone()
-            },
+            }
         }
     }
 
@@ -596,9 +597,10 @@ impl Models {
                 let variables = known.base_url_variables.join(" or ");
                 Err(configuration(format!(
                     "{name}: no address is configured: set `base_url: …`{}",
-                    match variables.is_empty() {
-                        true => String::new(),
-                        false => format!(", or set the environment variable {variables}"),
+                    if variables.is_empty() {
+                        String::new()
+                    } else {
+                        format!(", or set the environment variable {variables}")
                     }
                 )))
             }

@@ -279,9 +279,10 @@ impl Permissions {
             && !applies_to(&self.ask)
             && (request.read_only || !applies_to(&self.allow))
         {
-            return match request.read_only {
-                true => PermissionDecision::Allow,
-                false => PermissionDecision::Ask(None),
+            return if request.read_only {
+                PermissionDecision::Allow
+            } else {
+                PermissionDecision::Ask(None)
             };
         }
         let call = AnalyzedRequest::new(request, workspace);

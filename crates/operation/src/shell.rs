@@ -248,9 +248,10 @@ impl Script {
         }
         let words = &command.words[at..];
         let first = self.runs.len();
-        let known = match words.is_empty() {
-            true => Understanding::new(Effect::Prints, None, 0),
-            false => self.run(words, at, &command, depth),
+        let known = if words.is_empty() {
+            Understanding::new(Effect::Prints, None, 0)
+        } else {
+            self.run(words, at, &command, depth)
         };
         if let Some(obstacle) = &known.obstacle {
             self.obstruct(obstacle.clone());
@@ -590,11 +591,10 @@ impl Script {
             .commands
             .iter()
             .any(|other| other.effect == Effect::Moves);
-        let may_be_input = match path.starts_with('/') {
-            true => path.contains("..") || parts.first().is_some_and(is_device),
-            false => {
-                command.has_input && (moves || path.contains("..") || parts.iter().any(is_device))
-            }
+        let may_be_input = if path.starts_with('/') {
+            path.contains("..") || parts.first().is_some_and(is_device)
+        } else {
+            command.has_input && (moves || path.contains("..") || parts.iter().any(is_device))
         };
         !word.contains(UNKNOWN) && word != "-" && !may_be_input
     }
@@ -614,9 +614,10 @@ impl Script {
     /// Records the commands that the words of a command might be.
     fn guess(&mut self, analyzed: &AnalyzedCommand, depth: usize) {
         let words = &analyzed.command.words;
-        let own = match analyzed.is_understood {
-            true => analyzed.name_words,
-            false => 1,
+        let own = if analyzed.is_understood {
+            analyzed.name_words
+        } else {
+            1
         };
         if let Some(program) = words
             .first()
@@ -765,11 +766,10 @@ impl Script {
 /// Describes a program or a subcommand that is not in the table.
 fn unknown_program(words: &[String], is_group: bool) -> String {
     let name = &words[0];
-    match is_group {
-        true => {
-            format!("this use of `{name}` is not in the table of commands whose options are known")
-        }
-        false => format!("`{name}` is not in the table of programs whose options are known"),
+    if is_group {
+        format!("this use of `{name}` is not in the table of commands whose options are known")
+    } else {
+        format!("`{name}` is not in the table of programs whose options are known")
     }
 }
 

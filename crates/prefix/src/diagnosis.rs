@@ -428,12 +428,11 @@ impl PartialDiagnosis {
             _ => reach.expected(),
         };
         let actual = reach.actual();
-        let (reason, lost) = match at.is_some() && reach.is_refuted(read) {
-            true => (Reason::None, 0),
-            false => {
-                let read = actual.unwrap_or_else(|| reach.tokens(read));
-                (reason, expected.saturating_sub(read))
-            }
+        let (reason, lost) = if at.is_some() && reach.is_refuted(read) {
+            (Reason::None, 0)
+        } else {
+            let read = actual.unwrap_or_else(|| reach.tokens(read));
+            (reason, expected.saturating_sub(read))
         };
         Diagnosis {
             reason,

@@ -342,9 +342,10 @@ impl SpendReader {
     fn unknown(&mut self, client: Client, kind: &str) {
         let name = format!("{client}: {kind:.60}");
         let is_listed = self.unknown.len() < MAX_KINDS || self.unknown.contains_key(&name);
-        let name = match is_listed {
-            true => name,
-            false => "other kinds".to_owned(),
+        let name = if is_listed {
+            name
+        } else {
+            "other kinds".to_owned()
         };
         *self.unknown.entry(name).or_default() += 1;
     }

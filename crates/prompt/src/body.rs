@@ -147,9 +147,10 @@ fn join(nodes: &[&Node], layout: Layout, marks: &[Mark], sink: &mut impl Sink) -
             sink.fixed(member.separator());
         }
         let has_comma = goes_on && !member.is_text;
-        let bytes = match has_comma {
-            true => &node.with_comma,
-            false => &node.bytes,
+        let bytes = if has_comma {
+            &node.with_comma
+        } else {
+            &node.bytes
         };
         let written = member.written(bytes.len());
         match (mark, node.mark_at) {

@@ -50,9 +50,10 @@ impl MarkerPositions {
             },
             Level::System => self,
             Level::Message => Self {
-                turn: match source.is_some_and(begins_turn) {
-                    true => self.newest,
-                    false => self.turn,
+                turn: if source.is_some_and(begins_turn) {
+                    self.newest
+                } else {
+                    self.turn
                 },
                 newest: here.or(self.newest),
                 ..self

@@ -407,9 +407,10 @@ fn label(text: &str, secret_set: &SecretSet) -> Option<Box<str>> {
     let redacted = secret_set.redact(&said);
     let whole = mask_credentials(&redacted);
     let kept = head(&whole, MAX_LABEL_CHARS);
-    let label = match kept.len() < whole.len() {
-        true => format!("{}…", kept.trim_end()),
-        false => whole.into_owned(),
+    let label = if kept.len() < whole.len() {
+        format!("{}…", kept.trim_end())
+    } else {
+        whole.into_owned()
     };
     (!label.is_empty()).then(|| label.into())
 }

@@ -596,9 +596,10 @@ impl ServerState {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
         let is_bedrock = context.is_bedrock();
         if let Ok(id) = HeaderValue::from_str(&context.ids.request()) {
-            let name = match is_bedrock {
-                true => "x-amzn-requestid",
-                false => context.format.id_header(),
+            let name = if is_bedrock {
+                "x-amzn-requestid"
+            } else {
+                context.format.id_header()
             };
             headers.insert(name, id);
         }

@@ -257,9 +257,10 @@ impl RenderContext<'_> {
             ResponseParameters::Interactions(parameters) => &**parameters,
             ResponseParameters::Converse(parameters) => parameters,
         };
-        match self.request.is_streamed {
-            true => RenderedAnswer::Events(writer.events(self)),
-            false => RenderedAnswer::Whole(writer.whole(self)),
+        if self.request.is_streamed {
+            RenderedAnswer::Events(writer.events(self))
+        } else {
+            RenderedAnswer::Whole(writer.whole(self))
         }
     }
 }

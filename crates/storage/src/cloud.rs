@@ -121,9 +121,10 @@ impl Clouds {
         let chunks = found.into_stream();
         let chunks = chunks.map_err(move |error| context.about(&error));
         let bytes = read_limited(&masked(uri), Some(size), chunks.boxed(), max_bytes).await?;
-        match bytes.len() as u64 == size {
-            true => Ok(VersionRead::Found(bytes, version)),
-            false => Err(truncated(uri, bytes.len() as u64, size)),
+        if bytes.len() as u64 == size {
+            Ok(VersionRead::Found(bytes, version))
+        } else {
+            Err(truncated(uri, bytes.len() as u64, size))
         }
     }
 

@@ -358,12 +358,11 @@ impl Shared {
         for _ in 0..=self.options.redirects {
             let again = hop::RequestCopy::from_request(&request);
             let url = request.url().clone();
-            let answered = match is_guarded {
-                true => self.send_guarded(request).await,
-                false => {
-                    let sent = self.send_by(RequestRoute::Open, request).await;
-                    sent.map_err(GuardedError::Failed)
-                }
+            let answered = if is_guarded {
+                self.send_guarded(request).await
+            } else {
+                let sent = self.send_by(RequestRoute::Open, request).await;
+                sent.map_err(GuardedError::Failed)
             };
             let response = match answered {
                 Ok(response) => response,

@@ -155,9 +155,10 @@ pub(crate) async fn write(shown: String, path: PathBuf, bytes: Bytes) -> Result<
         file.write_all(&bytes)?;
         file.sync_all()?;
         // The name is durable with its folder; on Windows it is with the file.
-        match cfg!(unix) {
-            true => File::open(folder)?.sync_all(),
-            false => Ok(()),
+        if cfg!(unix) {
+            File::open(folder)?.sync_all()
+        } else {
+            Ok(())
         }
     });
     written

@@ -151,9 +151,10 @@ pub fn proxies(environment: &BTreeMap<String, String>) -> Matcher {
         found.find(|value| !value.trim().is_empty()).cloned()
     };
     // Under CGI, `HTTP_PROXY` is set from a header of the client.
-    let http = match environment.contains_key("REQUEST_METHOD") {
-        true => environment.get("http_proxy").cloned(),
-        false => find("HTTP_PROXY"),
+    let http = if environment.contains_key("REQUEST_METHOD") {
+        environment.get("http_proxy").cloned()
+    } else {
+        find("HTTP_PROXY")
     };
     Matcher::builder()
         .all(find("ALL_PROXY").unwrap_or_default())

@@ -103,12 +103,13 @@ mod tests {
             async move {
                 let done = StoreReply::repeat(budget, || {
                     calls.set(calls.get() + 1);
-                    StoreReply::Now(match calls.get() <= times {
-                        true => Err(Error {
+                    StoreReply::Now(if calls.get() <= times {
+                        Err(Error {
                             remedy,
                             ..Error::new(kind, "down")
-                        }),
-                        false => Ok(calls.get()),
+                        })
+                    } else {
+                        Ok(calls.get())
                     })
                 });
                 let done = done.await.map_err(|error| error.kind);

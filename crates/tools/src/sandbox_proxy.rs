@@ -192,12 +192,13 @@ async fn answer(request: Request<Incoming>, sandbox: &Sandbox, permit: Permit) -
 
 /// Returns the address that a request names.
 fn target(uri: &Uri, is_tunnel: bool) -> Option<Url> {
-    match is_tunnel {
+    if is_tunnel {
         // Most tunnels are for TLS; the port is always written.
-        true => Url::parse(&format!("https://{}", uri.authority()?)).ok(),
-        false => Url::parse(&uri.to_string())
+        Url::parse(&format!("https://{}", uri.authority()?)).ok()
+    } else {
+        Url::parse(&uri.to_string())
             .ok()
-            .filter(|url| url.scheme() == "http"),
+            .filter(|url| url.scheme() == "http")
     }
 }
 

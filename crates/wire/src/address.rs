@@ -23,9 +23,10 @@ pub(crate) fn base_path(base: &Url) -> &str {
 pub(crate) fn appended(base: &Url, path: &str) -> Url {
     let before = base_path(base);
     let mut url = base.clone();
-    match before.ends_with(path) {
-        true => url.set_path(before),
-        false => url.set_path(&format!("{before}{path}")),
+    if before.ends_with(path) {
+        url.set_path(before)
+    } else {
+        url.set_path(&format!("{before}{path}"))
     }
     url
 }

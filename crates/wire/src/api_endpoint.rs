@@ -35,9 +35,12 @@ impl ApiEndpoint {
     #[must_use]
     pub fn has(&self, path: &str) -> bool {
         let mut paths = self.paths.iter();
-        paths.any(|known| match known.starts_with(':') {
-            true => path.ends_with(known.as_str()),
-            false => path == known,
+        paths.any(|known| {
+            if known.starts_with(':') {
+                path.ends_with(known.as_str())
+            } else {
+                path == known
+            }
         })
     }
 }

@@ -54,9 +54,10 @@ impl Wire for Converse {
     fn url(&self, base: &Url, model: &str, streams: bool) -> Url {
         let before = address::base_path(base);
         let name = address::encode_segment(model);
-        let method = match streams {
-            true => "converse-stream",
-            false => "converse",
+        let method = if streams {
+            "converse-stream"
+        } else {
+            "converse"
         };
         let mut url = base.clone();
         url.set_path(&format!("{before}/model/{name}/{method}"));

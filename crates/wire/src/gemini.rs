@@ -78,9 +78,10 @@ impl Wire for Gemini {
     fn url(&self, base: &Url, model: &str, streams: bool) -> Url {
         let before = versioned_path(base);
         let model = model.trim_start_matches("models/");
-        let method = match streams {
-            true => "streamGenerateContent",
-            false => "generateContent",
+        let method = if streams {
+            "streamGenerateContent"
+        } else {
+            "generateContent"
         };
         let mut url = base.clone();
         url.set_path(&format!("{before}/models/{model}:{method}"));
@@ -226,9 +227,10 @@ pub(crate) fn versioned_path(base: &Url) -> String {
         let rest = name.strip_prefix('v');
         rest.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
     };
-    match before.rsplit('/').any(is_version) {
-        true => before.to_owned(),
-        false => format!("{before}/v1beta"),
+    if before.rsplit('/').any(is_version) {
+        before.to_owned()
+    } else {
+        format!("{before}/v1beta")
     }
 }
 

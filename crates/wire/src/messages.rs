@@ -93,9 +93,10 @@ impl Wire for Messages {
 
     /// Anthropic's base URL ends before `/v1`, but is often written with it.
     fn url(&self, base: &Url, _model: &str, _streams: bool) -> Url {
-        match address::base_path(base).ends_with("/v1") {
-            true => address::appended(base, "/messages"),
-            false => address::appended(base, "/v1/messages"),
+        if address::base_path(base).ends_with("/v1") {
+            address::appended(base, "/messages")
+        } else {
+            address::appended(base, "/v1/messages")
         }
     }
 

@@ -137,9 +137,10 @@ fn inner(rules: &RequestRules, shape: Shape, is_input: bool, name: &str, value: 
         }
         (Shape::Message | Shape::Block, "content", Value::Array(blocks)) => {
             let blocks = all(rules, Shape::Block, is_input, blocks);
-            match rules.reads_list_as_string {
-                true => only_text(blocks),
-                false => Value::Array(blocks),
+            if rules.reads_list_as_string {
+                only_text(blocks)
+            } else {
+                Value::Array(blocks)
             }
         }
         (Shape::Message, "output", Value::Array(parts)) => {

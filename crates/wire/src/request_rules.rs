@@ -93,9 +93,10 @@ impl RequestRules {
     /// Returns the first level that a change of a member of a body invalidates.
     #[must_use]
     pub fn member_level(&self, name: &str) -> Option<Level> {
-        match WITHOUT_EFFECT.contains(&name) {
-            true => None,
-            false => level(self.member_levels, name),
+        if WITHOUT_EFFECT.contains(&name) {
+            None
+        } else {
+            level(self.member_levels, name)
         }
     }
 }

@@ -33,9 +33,10 @@ fn of_block(members: &Members, block: &Block) -> Option<String> {
         }
         Block::Other { verbatim, .. } => {
             let kind = verbatim.get("type").and_then(Value::as_str);
-            match members.is_by_model(verbatim) {
-                false => Some(kind.unwrap_or("unknown").to_owned()),
-                true => unknown_part(members, verbatim),
+            if !members.is_by_model(verbatim) {
+                Some(kind.unwrap_or("unknown").to_owned())
+            } else {
+                unknown_part(members, verbatim)
             }
         }
     }
@@ -83,9 +84,10 @@ fn of_call(extra: &Extra) -> Option<String> {
 fn of_message(members: &Members, extra: &Extra) -> Option<String> {
     let traced = || extra.iter().find_map(|(name, value)| trace(name, value));
     let is_plain = |name: &str| members.message.iter().any(|listed| listed == name);
-    match members.message.is_empty() {
-        true => traced(),
-        false => unlisted(extra, &is_plain).or_else(traced),
+    if members.message.is_empty() {
+        traced()
+    } else {
+        unlisted(extra, &is_plain).or_else(traced)
     }
 }
 

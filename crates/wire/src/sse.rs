@@ -113,9 +113,10 @@ impl Decoder {
     }
 
     fn take_line(&mut self, line: &[u8]) -> Result<Option<Event>, Error> {
-        let line = match std::mem::take(&mut self.at_start) {
-            true => line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line),
-            false => line,
+        let line = if std::mem::take(&mut self.at_start) {
+            line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line)
+        } else {
+            line
         };
         if line.is_empty() {
             let name = std::mem::take(&mut self.name);

@@ -96,18 +96,16 @@ impl Member {
     /// Returns what separates two elements: a comma, or an empty line in a JSON string.
     #[must_use]
     pub fn separator(self) -> &'static str {
-        match self.is_text {
-            true => r"\n\n",
-            false => ",",
-        }
+        if self.is_text { r"\n\n" } else { "," }
     }
 
     /// Returns the part of an element with `length` bytes that is written: a text without its quotes.
     #[must_use]
     pub fn written(self, length: usize) -> Range<usize> {
-        match self.is_text && length >= 2 {
-            true => 1..length - 1,
-            false => 0..length,
+        if self.is_text && length >= 2 {
+            1..length - 1
+        } else {
+            0..length
         }
     }
 }

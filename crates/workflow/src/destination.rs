@@ -98,9 +98,10 @@ pub(crate) fn check(
         return Err(Failure::new(NOT_ALLOWED, message));
     }
     let is_trusted = !by_model && origin.is_some_and(|origin| origin.is_trusted());
-    Ok(match is_trusted {
-        true => None,
-        false => AllowedHosts::from_url(url),
+    Ok(if is_trusted {
+        None
+    } else {
+        AllowedHosts::from_url(url)
     })
 }
 

@@ -132,9 +132,12 @@ fn load_with_context(
 pub fn sort(problems: &mut [Problem], file: &str) {
     problems.sort_by_key(|problem| {
         let place = problem.place.as_ref();
-        place.map(|place| match &*place.file == file {
-            true => (false, place.start),
-            false => (true, 0),
+        place.map(|place| {
+            if &*place.file == file {
+                (false, place.start)
+            } else {
+                (true, 0)
+            }
         })
     });
 }
@@ -202,12 +205,11 @@ fn read(
         environment,
         builtins,
     };
-    let team = match section.has("agents") {
-        true => Some(Team::read(&mut section, tree, &written, problems)),
-        false => {
-            without_agents(&mut section, problems);
-            None
-        }
+    let team = if section.has("agents") {
+        Some(Team::read(&mut section, tree, &written, problems))
+    } else {
+        without_agents(&mut section, problems);
+        None
     };
     let rules = rules_of(&mut section, team.as_ref(), outer, problems);
     let registry = &with_tools(registry, &mut section, &rules, environment, problems);
@@ -328,12 +330,9 @@ fn nodes_of<'a>(
 ) -> &'a [tree::Node] {
     let missing = |message: &str| Problem::new(codes::MISSING_KEY, message);
     let Some(entry) = section.entry("nodes") else {
-        problems.push(match has_agents {
-            true => missing("an agent file needs `nodes` to be run")
-                .at(section.place())
-                .help("to talk to its agents, use `cachalot chat`; to run them, add a node with `uses: agent.run`"),
-            false => missing("an agent file needs `nodes`").at(section.place()).help(NODES_HELP),
-        });
+        problems.push(if has_agents { missing("an agent file needs `nodes` to be run")
+        .at(section.place())
+        .help("to talk to its agents, use `cachalot chat`; to run them, add a node with `uses: agent.run`") } else { missing("an agent file needs `nodes`").at(section.place()).help(NODES_HELP) });
         return &[];
     };
     let problem = match &entry.value.kind {

@@ -86,9 +86,10 @@ fn difference(before: &[Bytes], now: &[Rendered]) -> Option<String> {
         .chain(new.map(|name| format!("`{name}` is new")))
         .chain(other.map(|name| format!("`{name}` is described otherwise")))
         .collect();
-    Some(match told.is_empty() {
-        true => OTHER_ORDER.to_owned(),
-        false => told.join(", "),
+    Some(if told.is_empty() {
+        OTHER_ORDER.to_owned()
+    } else {
+        told.join(", ")
     })
 }
 

@@ -100,9 +100,10 @@ impl InterruptedTurn {
 
     /// The answer, as far as it arrived.
     pub(super) fn answer(&self) -> Message {
-        match is_visible(&self.text) {
-            true => Message::assistant(format!("{}\n\n{INCOMPLETE_ANSWER}", self.text.trim_end())),
-            false => Message::assistant(NO_ANSWER),
+        if is_visible(&self.text) {
+            Message::assistant(format!("{}\n\n{INCOMPLETE_ANSWER}", self.text.trim_end()))
+        } else {
+            Message::assistant(NO_ANSWER)
         }
     }
 }
@@ -113,15 +114,14 @@ fn interrupted_call(output: &LiveOutput) -> String {
     if !is_visible(&text) {
         return INTERRUPTED.to_owned();
     }
-    match text.len() <= MAX_OUTPUT_BYTES {
-        true => format!("{INTERRUPTED} Its output before that:\n{}", text.trim_end()),
-        false => {
-            let end = output.end(MAX_OUTPUT_BYTES);
-            format!(
-                "{INTERRUPTED} The end of its output before that:\n{}",
-                end.trim_end()
-            )
-        }
+    if text.len() <= MAX_OUTPUT_BYTES {
+        format!("{INTERRUPTED} Its output before that:\n{}", text.trim_end())
+    } else {
+        let end = output.end(MAX_OUTPUT_BYTES);
+        format!(
+            "{INTERRUPTED} The end of its output before that:\n{}",
+            end.trim_end()
+        )
     }
 }
 
@@ -149,9 +149,10 @@ fn block(id: String, output: ToolOutput, is_changed: bool) -> Block {
     let is_empty = output.content.iter().all(is_blank);
     let mut result = ToolResult {
         id,
-        content: match is_empty {
-            true => vec![Block::text(EMPTY_RESULT)],
-            false => output.content,
+        content: if is_empty {
+            vec![Block::text(EMPTY_RESULT)]
+        } else {
+            output.content
         },
         is_error: output.is_error,
         extra: Extra::new(),

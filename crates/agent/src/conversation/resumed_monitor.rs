@@ -24,9 +24,10 @@ pub(super) fn resumed_monitor(session: &Session, planner: &BreakpointPlanner) ->
     let prompt = session.prompt.without_last(messages.len() - last);
     PrefixMonitor::resumed(SentRequest {
         // A single-turn session may have set no breakpoint; then there is nothing to read.
-        plan: match session.totals.provider_keeps_prefix() {
-            true => planner.first(&prompt),
-            false => Plan::none(),
+        plan: if session.totals.provider_keeps_prefix() {
+            planner.first(&prompt)
+        } else {
+            Plan::none()
         },
         prompt,
         namespace,

@@ -53,16 +53,15 @@ impl SummaryInput {
         instruction: &str,
     ) -> Result<Prompt, Error> {
         let mut said = Vec::new();
-        let mut prompt = match self.is_whole {
-            true => conversation.without_last(self.newest),
-            false => {
-                // Changes of tools may refer to messages that are left out.
-                let messages = self.messages.iter().cloned();
-                let messages = messages.map(SettingChanges::removed_from);
-                let messages = messages.map(Arc::unwrap_or_clone);
-                said.extend(self.beginning().into_iter().chain(messages));
-                conversation.frozen()
-            }
+        let mut prompt = if self.is_whole {
+            conversation.without_last(self.newest)
+        } else {
+            // Changes of tools may refer to messages that are left out.
+            let messages = self.messages.iter().cloned();
+            let messages = messages.map(SettingChanges::removed_from);
+            let messages = messages.map(Arc::unwrap_or_clone);
+            said.extend(self.beginning().into_iter().chain(messages));
+            conversation.frozen()
         };
         said.extend(self.end());
         said.push(Message::user(instruction));

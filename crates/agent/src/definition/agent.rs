@@ -224,9 +224,10 @@ impl AgentDefinition {
     /// Those of [`Models::choose`].
     pub fn find_model(&self, models: &Models) -> Result<Model, cachalot_model::Error> {
         let model = models.choose(Some(&self.model), &self.model_settings)?;
-        let compacting = match self.compaction.by_provider && self.compaction_threshold > 0.0 {
-            true => model.compacting_above(self.compaction_threshold),
-            false => None,
+        let compacting = if self.compaction.by_provider && self.compaction_threshold > 0.0 {
+            model.compacting_above(self.compaction_threshold)
+        } else {
+            None
         };
         Ok(compacting.unwrap_or(model))
     }

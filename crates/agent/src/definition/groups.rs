@@ -71,9 +71,10 @@ impl<'a> Groups<'a> {
                 let name = item.as_text().unwrap_or_default();
                 if !known.contains(&name) {
                     let message = format!("`{reference}` names `{name}`, which is not there");
-                    let help = match known.is_empty() {
-                        true => format!("add it to `{}` at the top of the file", &reference[4..]),
-                        false => did_you_mean(name, &known),
+                    let help = if known.is_empty() {
+                        format!("add it to `{}` at the top of the file", &reference[4..])
+                    } else {
+                        did_you_mean(name, &known)
                     };
                     let problem = Problem::new("unknown-group", message);
                     problems.push(problem.at(&item.place).help(help));

@@ -26,9 +26,10 @@ impl Approver for ForkApprover {
             Some(ConcernKind::SendsData | ConcernKind::CannotBeUndone) | None => false,
         };
         let is_free = question.rule.is_none() && question.why.is_none() && !needs_user;
-        match is_listed && is_free {
-            true => Approval::Yes,
-            false => DenyAll.approve(question).await,
+        if is_listed && is_free {
+            Approval::Yes
+        } else {
+            DenyAll.approve(question).await
         }
     }
 

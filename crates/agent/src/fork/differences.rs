@@ -136,10 +136,11 @@ fn history(parent: &Snapshot, fork: &Snapshot) -> Option<ForkDifference> {
     if continues(&fork.prompt, &parent.prompt) {
         return None;
     }
-    let part = match continues(&fork.without_changes(), &parent.without_changes()) {
+    let part = if continues(&fork.without_changes(), &parent.without_changes()) {
         // Tools that changed within the conversation are at the beginning of the fork.
-        true => InheritedPart::Tools,
-        false => InheritedPart::History,
+        InheritedPart::Tools
+    } else {
+        InheritedPart::History
     };
     let told = |snapshot: &Snapshot| format!("{} messages", snapshot.prompt.messages().len());
     Some(ForkDifference {
@@ -170,10 +171,11 @@ fn settings(parent: &Snapshot, fork: &Snapshot) -> Vec<ForkDifference> {
         .filter(|name| digest(before, name) != digest(&now, name))
         .map(|name| ForkDifference {
             part: inherited(name),
-            parent: match digest(before, name) == digest(&would_be, name) {
-                true => value(&ours, name),
+            parent: if digest(before, name) == digest(&would_be, name) {
+                value(&ours, name)
+            } else {
                 // Only the digest is known of parameters that another process sent.
-                false => format!("another {name}"),
+                format!("another {name}")
             },
             fork: value(&theirs, name),
         })

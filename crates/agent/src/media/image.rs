@@ -77,9 +77,10 @@ pub(super) fn adapt_image(
     if is_taken && is_small && encoded_length(bytes.len()) <= max_bytes {
         let source = ImageSource::Inline {
             media_type: media_type.to_owned(),
-            base64: match base64.len() == encoded_length(bytes.len()) {
-                true => base64.to_owned(),
-                false => BASE64.encode(&bytes),
+            base64: if base64.len() == encoded_length(bytes.len()) {
+                base64.to_owned()
+            } else {
+                BASE64.encode(&bytes)
             },
         };
         let image = Image { source, ..image };
@@ -124,9 +125,10 @@ fn inline_parts(url: &str) -> Option<(&str, &str)> {
 
 fn decode_base64(base64: &str) -> Result<Vec<u8>, String> {
     let is_blank = |byte: &u8| byte.is_ascii_whitespace();
-    let decoded = match base64.as_bytes().iter().any(is_blank) {
-        true => BASE64.decode(base64.split_ascii_whitespace().collect::<String>()),
-        false => BASE64.decode(base64),
+    let decoded = if base64.as_bytes().iter().any(is_blank) {
+        BASE64.decode(base64.split_ascii_whitespace().collect::<String>())
+    } else {
+        BASE64.decode(base64)
     };
     match decoded {
         Ok(bytes) if bytes.is_empty() => Err("it is empty".to_owned()),
@@ -205,14 +207,13 @@ impl Original {
         };
         loop {
             let scaled;
-            let image = match edge < width.max(height) {
-                true => {
-                    scaled = self
-                        .image
-                        .resize(edge, edge, image::imageops::FilterType::Triangle);
-                    &scaled
-                }
-                false => &self.image,
+            let image = if edge < width.max(height) {
+                scaled = self
+                    .image
+                    .resize(edge, edge, image::imageops::FilterType::Triangle);
+                &scaled
+            } else {
+                &self.image
             };
             for (format, encode) in encoders {
                 let bytes = encode(image)?;
@@ -239,9 +240,10 @@ type Encoder = fn(&DynamicImage) -> Result<Vec<u8>, String>;
 fn png(image: &DynamicImage) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     // Models do not benefit from 16 bits per channel.
-    let image: DynamicImage = match image.color().has_alpha() {
-        true => image.to_rgba8().into(),
-        false => image.to_rgb8().into(),
+    let image: DynamicImage = if image.color().has_alpha() {
+        image.to_rgba8().into()
+    } else {
+        image.to_rgb8().into()
     };
     let written = image.write_to(&mut Cursor::new(&mut bytes), ImageFormat::Png);
     written.map_err(|error| format!("it cannot be encoded: {error}"))?;
@@ -250,9 +252,10 @@ fn png(image: &DynamicImage) -> Result<Vec<u8>, String> {
 
 fn jpeg(image: &DynamicImage) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
-    let opaque = match image.color().has_alpha() {
-        true => on_white(image),
-        false => image.to_rgb8(),
+    let opaque = if image.color().has_alpha() {
+        on_white(image)
+    } else {
+        image.to_rgb8()
     };
     JpegEncoder::new_with_quality(&mut bytes, QUALITY)
         .encode_image(&opaque)

@@ -74,9 +74,10 @@ fn write_message(message: &Message, text: &mut String) {
             }
             Block::ToolResult(result) => {
                 let said = result.content.iter().filter_map(Block::as_text);
-                let speaker = match result.is_error {
-                    true => "The tool fails",
-                    false => "The tool answers",
+                let speaker = if result.is_error {
+                    "The tool fails"
+                } else {
+                    "The tool answers"
                 };
                 paragraph(text, speaker, &said.collect::<String>());
             }

@@ -227,14 +227,16 @@ pub(super) async fn approve(
     let why = candidate.decision.as_ref();
     let workspace = &context.shared.dependencies.tools.workspace;
     // Approvals for doubtful denials and for hooks that ask cannot be remembered.
-    let calls = match reason.doubt.is_none() && !candidate.is(HookDecision::Ask) {
-        true => Permissions::derive_grant(&operation, workspace),
-        false => None,
+    let calls = if reason.doubt.is_none() && !candidate.is(HookDecision::Ask) {
+        Permissions::derive_grant(&operation, workspace)
+    } else {
+        None
     };
     let permissions = &context.shared.team.permissions;
-    let obstacle = match reason.rule.is_none() && reason.concern.is_none() {
-        true => permissions.allow_obstacle(&operation, workspace),
-        false => None,
+    let obstacle = if reason.rule.is_none() && reason.concern.is_none() {
+        permissions.allow_obstacle(&operation, workspace)
+    } else {
+        None
     };
     let request = ApprovalRequest {
         agent: &context.agent.name,

@@ -158,9 +158,10 @@ struct ProgressWatcher {
 
 impl CallObserver for ProgressWatcher {
     fn call_started(&self, call: &ToolCall, output: &LiveOutput) {
-        let output = match self.hook_emitter.withholds_output(&call.name) {
-            true => LiveOutput::default(),
-            false => output.clone(),
+        let output = if self.hook_emitter.withholds_output(&call.name) {
+            LiveOutput::default()
+        } else {
+            output.clone()
         };
         self.progress.with(|progress| {
             if self.is_repeating {

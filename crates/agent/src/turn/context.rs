@@ -36,13 +36,12 @@ impl TurnContext<'_> {
         when: When,
         fill: impl FnOnce(&mut Input),
     ) -> Result<Verdict, Stop> {
-        match self.hook_emitter.wants(when) {
-            true => {
-                self.cancellation
-                    .run_until_cancelled(self.hook_emitter.emit(when, fill))
-                    .await
-            }
-            false => Ok(Verdict::default()),
+        if self.hook_emitter.wants(when) {
+            self.cancellation
+                .run_until_cancelled(self.hook_emitter.emit(when, fill))
+                .await
+        } else {
+            Ok(Verdict::default())
         }
     }
 

@@ -100,9 +100,10 @@ pub(super) async fn emit_stop(
     let Some(why) = verdict.continue_reason.filter(|_| *stop == Stop::End) else {
         return Ok(None);
     };
-    let why = match is_visible(&why) {
-        true => why,
-        false => CONTINUE_MESSAGE.to_owned(),
+    let why = if is_visible(&why) {
+        why
+    } else {
+        CONTINUE_MESSAGE.to_owned()
     };
     if continuations >= MAX_CONTINUATIONS {
         return Err(Stop::Hook(format!(

@@ -305,9 +305,10 @@ fn nearly_full(
     if percent < WARN_ABOVE_PERCENT || std::mem::replace(warned, true) {
         return None;
     }
-    let remedy = match is_summarized {
-        true => "it is summarized when there is little left (compaction_threshold)",
-        false => "begin a new session before it is full",
+    let remedy = if is_summarized {
+        "it is summarized when there is little left (compaction_threshold)"
+    } else {
+        "begin a new session before it is full"
     };
     Some(format!(
         "the conversation takes {used} of the {context_window} tokens that the model takes; {remedy}"

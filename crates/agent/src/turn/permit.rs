@@ -88,9 +88,10 @@ async fn before_use(
     candidate.decide(&verdict)?;
     let is_rewritten = rewrite(toolbox, candidate, &verdict);
     candidate.added.add(verdict);
-    match is_rewritten {
-        true => check_gate_again(context, candidate).await,
-        false => Ok(()),
+    if is_rewritten {
+        check_gate_again(context, candidate).await
+    } else {
+        Ok(())
     }
 }
 
@@ -161,8 +162,9 @@ async fn judge(
         // The rewritten call may be denied or invalid.
         approval_reason(context, candidate)?;
     }
-    match is_allowed || candidate.ready().is_none() {
-        true => Ok(()),
-        false => approve(context, candidate, reason).await,
+    if is_allowed || candidate.ready().is_none() {
+        Ok(())
+    } else {
+        approve(context, candidate, reason).await
     }
 }

@@ -43,9 +43,10 @@ async fn send_once(
     session: &mut ActiveSession,
 ) -> Result<Option<Synthetic>, (TurnEnd, Option<Message>)> {
     let conversation = &mut session.conversation;
-    match context.hook_emitter.wants(When::BeforeLlmCall) {
-        true => Box::pin(send_through_hooks(context, conversation)).await,
-        false => append_held(conversation, None).await.map(|()| None),
+    if context.hook_emitter.wants(When::BeforeLlmCall) {
+        Box::pin(send_through_hooks(context, conversation)).await
+    } else {
+        append_held(conversation, None).await.map(|()| None)
     }
 }
 

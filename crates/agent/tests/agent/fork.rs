@@ -125,12 +125,13 @@ impl Operation for Recording {
     }
 
     fn effects(&self, _: &Arguments, _: &ToolContext) -> Effects {
-        match self.metadata.read_only {
-            true => Effects {
+        if self.metadata.read_only {
+            Effects {
                 reads: EffectTargets::NOTHING,
                 writes: EffectTargets::NOTHING,
-            },
-            false => Effects::UNKNOWN,
+            }
+        } else {
+            Effects::UNKNOWN
         }
     }
 

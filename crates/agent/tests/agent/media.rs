@@ -79,9 +79,10 @@ async fn image_with_too_many_pixels_is_scaled_down_once() {
         std::fs::write(fixture.root.path().join("wide.png"), png(9_000, 90)).unwrap();
         let mut chat = fixture.chat().await;
         fixture.turn(&mut chat, "look").await;
-        let (width, height) = match wire.is_anthropic() {
-            true => (2_000, 20),
-            false => (8_000, 80),
+        let (width, height) = if wire.is_anthropic() {
+            (2_000, 20)
+        } else {
+            (8_000, 80)
         };
         let shown = images(&fixture.last_body());
         assert_eq!(shown, [("image/png".to_owned(), width, height)], "{wire:?}");

@@ -143,9 +143,10 @@ impl ReviewFixture {
 
 /// The cached tokens of a request, by the rules of its provider.
 fn kept(wire: Wire, usage: Usage) -> u64 {
-    match wire.is_anthropic() {
-        true => usage.cache_read + usage.cache_write(),
-        false => usage.total_input() / 128 * 128,
+    if wire.is_anthropic() {
+        usage.cache_read + usage.cache_write()
+    } else {
+        usage.total_input() / 128 * 128
     }
 }
 

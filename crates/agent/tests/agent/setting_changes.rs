@@ -24,9 +24,10 @@ struct ChangingChat {
 
 impl ChangingChat {
     async fn new(model: &str, replies: Vec<ScriptedReply>) -> Self {
-        let (wire, provider, base) = match model.starts_with("claude") {
-            true => (Wire::Messages, "anthropic", ""),
-            false => (Wire::Responses, "openai, format: responses", "/v1"),
+        let (wire, provider, base) = if model.starts_with("claude") {
+            (Wire::Messages, "anthropic", "")
+        } else {
+            (Wire::Responses, "openai, format: responses", "/v1")
         };
         let mut fixture = Fixture::new(wire, &whale_agent(""), replies)
             .await
@@ -187,9 +188,10 @@ async fn added_tool_keeps_the_prefix() {
         let added = added[0].1.to_string();
         assert!(added.contains(r#""name":"late""#), "{added}");
         let beta = Some("inline-tools-2026-09-15".to_owned());
-        let expected = match model.starts_with("claude") {
-            true => vec![None, beta.clone(), beta.clone(), beta],
-            false => vec![None; 4],
+        let expected = if model.starts_with("claude") {
+            vec![None, beta.clone(), beta.clone(), beta]
+        } else {
+            vec![None; 4]
         };
         assert_eq!(betas(&changing.fixture), expected);
         // Each request begins with the one before it, and the simulator has read that from its cache.
@@ -426,9 +428,12 @@ fn brought(body: &Value) -> Vec<String> {
         .as_array()
         .or_else(|| body["input"].as_array());
     let messages = messages.unwrap().iter();
-    let efforts = messages.filter_map(|message| match message["type"] == "configuration_update" {
-        true => message["reasoning"]["effort"].as_str(),
-        false => message["output_config"]["effort"].as_str(),
+    let efforts = messages.filter_map(|message| {
+        if message["type"] == "configuration_update" {
+            message["reasoning"]["effort"].as_str()
+        } else {
+            message["output_config"]["effort"].as_str()
+        }
     });
     efforts.map(str::to_owned).collect()
 }
@@ -464,9 +469,10 @@ async fn another_effort_keeps_the_prefix() {
         let first = first_effort(&bodies[0]);
         assert!(bodies.iter().all(|body| first_effort(body) == first));
         let beta = Some("mid-conversation-output-config-2026-07-01".to_owned());
-        let expected = match model.starts_with("claude") {
-            true => vec![None, beta.clone(), beta.clone(), beta],
-            false => vec![None; 4],
+        let expected = if model.starts_with("claude") {
+            vec![None, beta.clone(), beta.clone(), beta]
+        } else {
+            vec![None; 4]
         };
         assert_eq!(betas(&changing.fixture), expected);
         // After a summary, the requests begin with the effort of the first one again.

@@ -469,12 +469,13 @@ async fn hooks_receive_the_results_of_an_interrupted_batch() {
             .hook_recorder
             .on(Event::ToolResponseTransform, move |input| {
                 let text = input.tool_response.as_ref()?.text.replace("hunter2", "***");
-                Some(match hangs {
-                    true => HookReply::Nothing,
-                    false => HookReply::This(Output {
+                Some(if hangs {
+                    HookReply::Nothing
+                } else {
+                    HookReply::This(Output {
                         updated_tool_response: Some(text),
                         ..Output::default()
-                    }),
+                    })
                 })
             });
         let mut chat = fixture.chat().await;

@@ -79,9 +79,10 @@ impl Store for StoreWithoutSecret {
         let is_list = space == space::CACHE && page.values != ValuePart::All;
         let found = self.inner.find(space, filter, page);
         found.and_then(move |page| {
-            let checked = match is_list {
-                true => Ok(()),
-                false => check_all(page.records.iter()),
+            let checked = if is_list {
+                Ok(())
+            } else {
+                check_all(page.records.iter())
             };
             StoreReply::Now(checked.map(|()| page))
         })

@@ -227,9 +227,10 @@ impl Selection<'_> {
             Order::Newest | Order::LeastRecentlyUsed | Order::Expiry => false,
         };
         if is_ordered {
-            let prefix = match is_exact(&label) {
-                true => name::label(name, text, self.filter.prefix),
-                false => name::label_value_prefix(name, text),
+            let prefix = if is_exact(&label) {
+                name::label(name, text, self.filter.prefix)
+            } else {
+                name::label_value_prefix(name, text)
             };
             let after = self
                 .request
@@ -250,9 +251,10 @@ impl Selection<'_> {
                 last = documents.into_iter().next_back();
             }
         }
-        let prefix = match is_exact(&label) {
-            true => name::label_prefix(name, text),
-            false => name::label_value_prefix(name, text),
+        let prefix = if is_exact(&label) {
+            name::label_prefix(name, text)
+        } else {
+            name::label_value_prefix(name, text)
         };
         let documents = self
             .reader

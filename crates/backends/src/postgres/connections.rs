@@ -299,12 +299,13 @@ impl Connections {
         }
         let (client, liveness) = (Arc::new(client), Liveness::default());
         let lookups = async {
-            match is_direct {
-                true => Lookups::prepare(&client, &liveness)
+            if is_direct {
+                Lookups::prepare(&client, &liveness)
                     .await
                     .map(Arc::new)
-                    .map(Some),
-                false => Ok(None),
+                    .map(Some)
+            } else {
+                Ok(None)
             }
             .map_err(|error| self.failure(error))
         };
@@ -343,9 +344,10 @@ impl Connections {
     async fn question(&self, client: &Client) -> Result<tokio_postgres::Row, Error> {
         loop {
             let asks_for_timeline = !self.is_without_timeline.load(Ordering::Relaxed);
-            let timeline = match asks_for_timeline {
-                true => timeline::TIMELINE,
-                false => "NULL::bigint",
+            let timeline = if asks_for_timeline {
+                timeline::TIMELINE
+            } else {
+                "NULL::bigint"
             };
             let question = format!(
                 "SELECT pg_is_in_recovery() AS standby, extract(epoch FROM pg_postmaster_start_time())::text AS started, \

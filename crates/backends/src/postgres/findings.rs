@@ -49,14 +49,15 @@ pub(super) fn findings(row: &Row) -> Result<Vec<Finding>, Error> {
              sessions and budgets set synchronous_standby_names",
         ),
     };
-    let budgets = match is_safe && persistence.remedy.is_none() {
-        true => Finding::good("budgets", "nothing that was counted is lost"),
-        false => Finding::degraded(
+    let budgets = if is_safe && persistence.remedy.is_none() {
+        Finding::good("budgets", "nothing that was counted is lost")
+    } else {
+        Finding::degraded(
             "budgets",
             "a crash or a failover may lose what was counted last",
             "after a loss, only what the running gateways know of is counted again: see `persistence` and \
-             `standbys`",
-        ),
+         `standbys`",
+        )
     };
     Ok(vec![
         Finding::good("version", format!("Postgres {}", text("version")?)),

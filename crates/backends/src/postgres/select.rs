@@ -41,9 +41,10 @@ fn is_in_range(column: &str, prefix: &str, after: Option<&str>) -> String {
 
 /// Returns the condition that a whole name begins with a prefix, if [`is_in_range`] is not enough.
 fn begins_with(whole: &str, prefix: &str) -> String {
-    match prefix.len() > BEGINNING {
-        true => format!(" AND {}", is_beginning(whole, prefix)),
-        false => String::new(),
+    if prefix.len() > BEGINNING {
+        format!(" AND {}", is_beginning(whole, prefix))
+    } else {
+        String::new()
     }
 }
 
@@ -154,9 +155,10 @@ fn labelled_keys(
         range("l.key")
     );
     for (_, label) in labels.iter().enumerate().filter(|(at, _)| *at != first) {
-        let space_column = match is_exact(label) {
-            true => "m.space",
-            false => "m.space || ''::bytea",
+        let space_column = if is_exact(label) {
+            "m.space"
+        } else {
+            "m.space || ''::bytea"
         };
         keys += &format!(
             " AND EXISTS (SELECT 1 FROM cachalot_labels m WHERE {space_column} = {space} AND m.key = l.key AND {})",
@@ -189,9 +191,10 @@ fn statement(
     let in_key_order = order == Order::Key;
     let key_remainder = begins_with(WHOLE_KEY, filter.prefix);
     let mut text = if filter.labels.is_empty() {
-        let space_column = match in_key_order {
-            true => "r.space".to_owned(),
-            false => format!("r.{INDEXED_SPACE}"),
+        let space_column = if in_key_order {
+            "r.space".to_owned()
+        } else {
+            format!("r.{INDEXED_SPACE}")
         };
         format!(
             "SELECT {columns} FROM cachalot_records r WHERE {space_column} = {space_literal}{}",

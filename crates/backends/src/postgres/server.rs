@@ -61,15 +61,10 @@ impl Server {
     pub(super) fn config(&self) -> Result<Config, String> {
         // The text of the error may contain parts of the URL.
         let mut config: Config = self.url.expose().parse().map_err(|_| {
-            let fault = match self.url.expose().contains("sslrootcert=")
-                || self.url.expose().contains("sslmode=verify-")
-            {
-                true => {
-                    "sslmode=require verifies the certificate; name the file of sslrootcert in SSL_CERT_FILE, and \
-                     leave sslrootcert out"
-                }
-                false => "check its port and its parameters (sslmode, connect_timeout, options)",
-            };
+            let fault = if self.url.expose().contains("sslrootcert=") || self.url.expose().contains("sslmode=verify-") {
+                "sslmode=require verifies the certificate; name the file of sslrootcert in SSL_CERT_FILE, and \
+                 leave sslrootcert out"
+            } else { "check its port and its parameters (sslmode, connect_timeout, options)" };
             format!("the URL of {} is invalid: {fault}", self.location)
         })?;
         config.application_name("cachalot");
@@ -79,9 +74,10 @@ impl Server {
         // The client's default, `prefer`, goes on without TLS if the server, or a machine in between, declines it. A
         // server on this machine needs none, and often has a certificate that nobody signed.
         if config.get_ssl_mode() == SslMode::Prefer {
-            config.ssl_mode(match is_local(&config) {
-                true => SslMode::Disable,
-                false => SslMode::Require,
+            config.ssl_mode(if is_local(&config) {
+                SslMode::Disable
+            } else {
+                SslMode::Require
             });
         }
         // The primary server has to be found among them.

@@ -59,9 +59,10 @@ impl Failed {
     /// An error of the client. It does not tell whether it has sent the command before the connection ended: another
     /// thread may have sent it, and read the end, before the caller first asked for the answer.
     fn new(error: RedisError) -> Self {
-        let progress = match error.is_connection_dropped() {
-            true => Progress::Lost,
-            false => Progress::Answered,
+        let progress = if error.is_connection_dropped() {
+            Progress::Lost
+        } else {
+            Progress::Answered
         };
         Self { error, progress }
     }
@@ -428,13 +429,15 @@ impl Connection {
         let mut command = redis::cmd("EVALSHA");
         command.arg(hash);
         // A cluster refuses a script on a node that does not have the slot of its keys.
-        match self.server.topology == Topology::Cluster {
-            true => command.arg(1).arg(&call.shard.prefix),
-            false => command.arg(0),
+        if self.server.topology == Topology::Cluster {
+            command.arg(1).arg(&call.shard.prefix)
+        } else {
+            command.arg(0)
         };
-        command.arg(match self.server.is_durable {
-            true => format!("{} durable", open.run_id),
-            false => open.run_id.to_string(),
+        command.arg(if self.server.is_durable {
+            format!("{} durable", open.run_id)
+        } else {
+            open.run_id.to_string()
         });
         let birth = call.birth.map(|birth| birth.to_string());
         command.arg(birth.unwrap_or_default());

@@ -16,9 +16,10 @@ pub(super) const TOO_NEW: &str = "TOONEW";
 
 /// Fails if a version of the layout, or none, is that of a newer version of Cachalot.
 pub(super) fn check_layout(version: Value, location: &str) -> Result<(), Error> {
-    match count(version)? > VERSION.into() {
-        true => Err(too_new(location)),
-        false => Ok(()),
+    if count(version)? > VERSION.into() {
+        Err(too_new(location))
+    } else {
+        Ok(())
     }
 }
 
@@ -137,9 +138,12 @@ pub(super) fn decode(key: &str, mut bytes: Bytes) -> Result<Stored, Error> {
             ),
         ));
     }
-    let mut take = |length: usize| match length <= bytes.len() {
-        true => Ok(bytes.split_to(length)),
-        false => Err(cut()),
+    let mut take = |length: usize| {
+        if length <= bytes.len() {
+            Ok(bytes.split_to(length))
+        } else {
+            Err(cut())
+        }
     };
     take(1)?;
     let number = |bytes: Bytes| i64::from_be_bytes(bytes[..].try_into().unwrap_or_default());

@@ -28,17 +28,19 @@ impl Shard {
 
 /// Returns all parts of a space.
 pub(super) fn shards(space: &str, is_cluster: bool) -> Vec<Shard> {
-    match is_cluster && is_divided(space) {
-        true => (0..SHARDS).map(|number| numbered(space, number)).collect(),
-        false => vec![undivided(space, is_cluster)],
+    if is_cluster && is_divided(space) {
+        (0..SHARDS).map(|number| numbered(space, number)).collect()
+    } else {
+        vec![undivided(space, is_cluster)]
     }
 }
 
 /// Returns the part of a space that has a key.
 pub(super) fn shard(space: &str, key: &str, is_cluster: bool) -> Shard {
-    match is_cluster && is_divided(space) {
-        true => numbered(space, crc16(key.as_bytes()) % SHARDS),
-        false => undivided(space, is_cluster),
+    if is_cluster && is_divided(space) {
+        numbered(space, crc16(key.as_bytes()) % SHARDS)
+    } else {
+        undivided(space, is_cluster)
     }
 }
 
@@ -57,9 +59,10 @@ fn undivided(space: &str, is_cluster: bool) -> Shard {
         .replace('%', "%25")
         .replace('{', "%7B")
         .replace('}', "%7D");
-    match is_cluster {
-        true => Shard::new("other", &format!("{name}:")),
-        false => Shard::new(&name, ""),
+    if is_cluster {
+        Shard::new("other", &format!("{name}:"))
+    } else {
+        Shard::new(&name, "")
     }
 }
 

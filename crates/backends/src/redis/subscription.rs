@@ -93,12 +93,13 @@ impl changes::Subscription for Subscription {
         info.check_role(&self.location)?;
         let process = self.process.lock();
         let is_asked = process.as_deref().is_none_or(|run| run == self.run_id);
-        match is_asked && info.identity(&self.run_id) == self.identity {
-            true => Ok(()),
-            false => Err(Error::new(
+        if is_asked && info.identity(&self.run_id) == self.identity {
+            Ok(())
+        } else {
+            Err(Error::new(
                 ErrorKind::Unavailable,
                 format!("{} is another server than before", self.location),
-            )),
+            ))
         }
     }
 }

@@ -26,9 +26,10 @@ impl RedisSentinels {
                 "sentinel auth-pass main $3" "sentinel down-after-milliseconds main 1000" \
                 "sentinel failover-timeout main 3000" "$4" >sentinel.conf
             exec redis-server sentinel.conf --sentinel"#;
-        let password = match with_password {
-            true => format!("requirepass {PASSWORD}\nsentinel sentinel-pass {PASSWORD}"),
-            false => String::new(),
+        let password = if with_password {
+            format!("requirepass {PASSWORD}\nsentinel sentinel-pass {PASSWORD}")
+        } else {
+            String::new()
         };
         let start = |_| ServerProcess::start(script, &[&port, PASSWORD, &password]);
         let sentinels: Vec<_> = (0..3).map(start).collect();

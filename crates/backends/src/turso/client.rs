@@ -157,9 +157,10 @@ impl Server {
                 let is_check = error["message"]
                     .as_str()
                     .is_some_and(|text| text.contains("malformed JSON"));
-                return match is_check {
-                    true => Ok(Outcome::Failed(number, rows)),
-                    false => Err(self.failure(error)),
+                return if is_check {
+                    Ok(Outcome::Failed(number, rows))
+                } else {
+                    Err(self.failure(error))
                 };
             }
             if let Some(error) = fault(0) {

@@ -120,9 +120,10 @@ impl Row {
 
     /// Returns a number, which is none if it is null.
     pub(super) fn optional_number(&self, column: usize) -> Result<Option<i64>, Error> {
-        match self.is_null(column) {
-            true => Ok(None),
-            false => self.number(column).map(Some),
+        if self.is_null(column) {
+            Ok(None)
+        } else {
+            self.number(column).map(Some)
         }
     }
 

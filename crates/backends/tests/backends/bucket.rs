@@ -87,10 +87,7 @@ impl ChangeLayout for Object {
             };
             let mut bytes = bytes.to_vec();
             let number = u32::from_be_bytes(bytes[USER_VERSION].try_into().unwrap());
-            let number = match is_newer {
-                true => number + 1,
-                false => number - 1,
-            };
+            let number = if is_newer { number + 1 } else { number - 1 };
             bytes[USER_VERSION].copy_from_slice(&number.to_be_bytes());
             let written = self
                 .storage

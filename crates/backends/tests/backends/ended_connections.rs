@@ -294,9 +294,10 @@ fn answer_as_loading(mut client: TcpStream) {
     let mut buffer = [0; 4 << 10];
     while let Ok(read @ 1..) = client.read(&mut buffer) {
         let text = String::from_utf8_lossy(&buffer[..read]);
-        let reply = match text.contains("$4\r\nINFO\r\n") {
-            true => "-LOADING Redis is loading the dataset in memory\r\n".to_owned(),
-            false => "+OK\r\n".repeat(format!("\r\n{text}").matches("\r\n*").count()),
+        let reply = if text.contains("$4\r\nINFO\r\n") {
+            "-LOADING Redis is loading the dataset in memory\r\n".to_owned()
+        } else {
+            "+OK\r\n".repeat(format!("\r\n{text}").matches("\r\n*").count())
         };
         if client.write_all(reply.as_bytes()).is_err() {
             return;

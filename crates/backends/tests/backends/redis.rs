@@ -288,9 +288,10 @@ fn order_of_names_does_not_depend_on_the_locale() {
                         after: found.last().map(String::as_str),
                         ..PageRequest::keys(2)
                     };
-                    let page = match erases {
-                        true => store.erase(space::USER, &filter, page).settle().await,
-                        false => store.find(space::USER, &filter, page).settle().await,
+                    let page = if erases {
+                        store.erase(space::USER, &filter, page).settle().await
+                    } else {
+                        store.find(space::USER, &filter, page).settle().await
                     };
                     let page = page.unwrap().records;
                     if page.is_empty() {

@@ -211,9 +211,10 @@ fn counters_of_an_emptied_space_are_others_although_a_new_client_comes_first() {
                     let other = open(&url);
                     add(&other).await;
 
-                    match restarts {
-                        true => server.restart(),
-                        false => drop(server.execute(&["FLUSHALL"])),
+                    if restarts {
+                        server.restart()
+                    } else {
+                        drop(server.execute(&["FLUSHALL"]))
                     }
                     let new = open(&url);
                     assert_eq!(get(&new).await.counters[0], 0);

@@ -17,9 +17,10 @@ pub struct LedgerError {
 
 impl LedgerError {
     pub(super) fn new(path: &Path, error: rusqlite::Error) -> Self {
-        let message = match is_full(path, &error) {
-            true => format!("{}: no space left; free some on its disk", path.display()),
-            false => format!("{}: {error}", path.display()),
+        let message = if is_full(path, &error) {
+            format!("{}: no space left; free some on its disk", path.display())
+        } else {
+            format!("{}: {error}", path.display())
         };
         Self {
             message,

@@ -123,14 +123,15 @@ pub(super) fn broken_prefixes(
 ) -> Result<(Vec<LedgerRow>, i64)> {
     let newest = "SELECT ifnull(max(id), 0) FROM calls";
     let newest: i64 = connection.query_row(newest, [], |row| row.get(0))?;
-    let found = match newest > after {
-        true => rows(
+    let found = if newest > after {
+        rows(
             connection,
             "kind = ?1 AND reason IS NOT NULL AND id > ?2 AND id <= ?3 AND at >= ?4 ORDER BY id",
             params![CallKind::Prefix.as_str(), after, newest, since],
-        )?,
+        )?
+    } else {
         // Rows were deleted, and their numbers are reused.
-        false => Vec::new(),
+        Vec::new()
     };
     Ok((found, newest))
 }

@@ -45,14 +45,15 @@ pub(super) fn read(path: &Path, times: &FileSystemTimes) -> io::Result<(Result<O
     let mut bytes = Vec::with_capacity(usize::try_from(before.size).unwrap_or(0));
     file.read_to_end(&mut bytes)?;
     let after = FileStatus::from(&file.metadata()?);
-    let observed = match before.same_as(&after) {
-        true => content_observation(
+    let observed = if before.same_as(&after) {
+        content_observation(
             path,
             (Digest::sha256(&bytes), bytes.len() as u64),
             before,
             times,
-        ),
-        false => Err(changed_while_read(path)),
+        )
+    } else {
+        Err(changed_while_read(path))
     };
     Ok((observed, bytes.into()))
 }

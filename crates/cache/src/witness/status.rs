@@ -140,9 +140,10 @@ impl FileSystemTimes {
         if let Some((_, time)) = known.iter().find(|(of, _)| *of == device) {
             return *time;
         }
-        let time = match reports_changes(path) {
-            true => file_system_time(directory),
-            false => None,
+        let time = if reports_changes(path) {
+            file_system_time(directory)
+        } else {
+            None
         };
         known.push((device, time));
         time

@@ -275,9 +275,10 @@ async fn answers_replace_no_other_ones() {
         let (question, other) = (Question::number(1), Question::number(2));
         machines.cut();
         machines.here.ask(&question, &lasting(), "one").await;
-        match is_late {
-            false => drop(machines.there.ask(&question, &lasting(), "two").await),
-            true => machines.here.after(HOUR),
+        if !is_late {
+            drop(machines.there.ask(&question, &lasting(), "two").await)
+        } else {
+            machines.here.after(HOUR)
         }
         machines.mend().await;
         machines.here.ask(&other, &lasting(), "other").await;
@@ -450,9 +451,10 @@ async fn copy_of_a_replaced_entry_does_not_answer() {
         machines.here.ask(&question, &lasting(), "one").await;
         machines.settle().await;
         let other = machines.without_serving();
-        let (engine, policy) = match is_served {
-            true => (&machines.here, refresh(Policy::default())),
-            false => (&other, refresh(lasting())),
+        let (engine, policy) = if is_served {
+            (&machines.here, refresh(Policy::default()))
+        } else {
+            (&other, refresh(lasting()))
         };
         let report = engine.ask(&question, &policy, "two").await;
         assert!(report.settled.stored.is_ok());

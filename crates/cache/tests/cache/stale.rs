@@ -438,10 +438,7 @@ proptest! {
             let (clock, home) = (clock(), tempfile::tempdir().unwrap());
             let shared = in_process(&clock);
             let store = || -> Arc<dyn Store> {
-                match in_files {
-                    true => sqlite(&home.path().join("db"), &clock),
-                    false => Arc::clone(&shared),
-                }
+                if in_files { sqlite(&home.path().join("db"), &clock) } else { Arc::clone(&shared) }
             };
             let processes = [store(), store()].map(|store| EngineBuilder::over(store, &clock).make());
             follow_the_rules(processes, Arc::clone(&clock), steps).await;

@@ -143,9 +143,10 @@ async fn proc_files_are_never_taken_as_unchanged() {
         for by_handle in [true, false] {
             let ask = async || {
                 let path = path.to_owned();
-                let look = move |witness: &Witness| match by_handle {
-                    true => content(witness, &path),
-                    false => {
+                let look = move |witness: &Witness| {
+                    if by_handle {
+                        content(witness, &path)
+                    } else {
                         witness.observe(Observation::Content(&path));
                         fs::read_to_string(&path).unwrap()
                     }

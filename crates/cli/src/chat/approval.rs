@@ -179,9 +179,10 @@ impl TerminalApprover {
         question: &ApprovalRequest<'_>,
     ) -> Approval {
         if let Some(pattern) = question.pattern {
-            let save = match self.is_saved(question) {
-                true => "; [s]ave allows it in every chat",
-                false => "",
+            let save = if self.is_saved(question) {
+                "; [s]ave allows it in every chat"
+            } else {
+                ""
             };
             let pattern = on_one_line(pattern);
             self.prompt.tell(&format!(

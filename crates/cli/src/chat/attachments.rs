@@ -108,12 +108,13 @@ fn read(path: &Path) -> Result<Vec<u8>, ReadError> {
     let mut bytes = Vec::new();
     let file = open_regular(path).map_err(failed)?;
     let read = file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes);
-    match read.map_err(failed)? as u64 > MAX_FILE_BYTES {
-        true => Err(ReadError::Other(format!(
+    if read.map_err(failed)? as u64 > MAX_FILE_BYTES {
+        Err(ReadError::Other(format!(
             "it is larger than {}; make it smaller first",
             render::bytes(MAX_FILE_BYTES)
-        ))),
-        false => Ok(bytes),
+        )))
+    } else {
+        Ok(bytes)
     }
 }
 
@@ -222,9 +223,12 @@ mod tests {
             workspace: place.path(),
             home: Some(Path::new("/home/me")),
         };
-        let shown = |named: NamedImage| match named.is_marked {
-            true => format!("@{}", named.name),
-            false => named.path.display().to_string(),
+        let shown = |named: NamedImage| {
+            if named.is_marked {
+                format!("@{}", named.name)
+            } else {
+                named.path.display().to_string()
+            }
         };
         find(text, folders).into_iter().map(shown).collect()
     }

@@ -53,9 +53,10 @@ pub(super) fn sandbox_question() -> Question {
 /// Lists the agents of a team, with a mark at the current one.
 pub(super) fn list_agents(team: &Team, chat: &Chat, show: &Show) {
     for agent in &team.agents {
-        let mark = match agent.name == chat.agent().name {
-            true => '*',
-            false => ' ',
+        let mark = if agent.name == chat.agent().name {
+            '*'
+        } else {
+            ' '
         };
         let description = on_one_line(agent.description.trim());
         let line = format!("{mark} {}  {description}", agent.name);

@@ -43,9 +43,10 @@ pub(crate) async fn answer(setup: &ChatSetup<'_>, document: &mut Value) -> Resul
     let question = question(setup.prompt).await?;
     let mut interrupts = Interrupts::listen()?;
     let bench = setup.workbench(&show, setup.sandbox_settings()?).await?;
-    let approver: Arc<dyn Approver> = match setup.arguments.yes {
-        true => Arc::new(setup.approve_all(&bench)),
-        false => Arc::new(DenyUnattended),
+    let approver: Arc<dyn Approver> = if setup.arguments.yes {
+        Arc::new(setup.approve_all(&bench))
+    } else {
+        Arc::new(DenyUnattended)
     };
     let approver = setup.with_sandbox(approver, &bench, None);
     let format = setup.arguments.output_format();
@@ -167,9 +168,10 @@ async fn command_message(
 
 /// Returns the prompt of the command line, followed by the text on stdin if that is not a terminal.
 async fn question(prompt: Option<&str>) -> Result<String> {
-    let typed = match std::io::stdin().is_terminal() {
-        true => String::new(),
-        false => read_stdin().await?,
+    let typed = if std::io::stdin().is_terminal() {
+        String::new()
+    } else {
+        read_stdin().await?
     };
     let parts = [prompt.unwrap_or_default(), typed.trim_end()];
     let parts: Vec<&str> = parts

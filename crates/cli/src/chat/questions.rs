@@ -81,9 +81,10 @@ impl TerminalPrompter {
             None if !field.required => hints.push("may be left empty".to_owned()),
             None => {}
         }
-        let hints = match hints.is_empty() {
-            true => String::new(),
-            false => format!(" ({})", hints.join("; ")),
+        let hints = if hints.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", hints.join("; "))
         };
         let description = match &field.description {
             Some(description) => format!(": {description}"),

@@ -461,9 +461,10 @@ impl Show {
 
     /// Prefixes output of other agents than the one the user talks to with their names.
     fn owned(&self, agent: &str, what: &str) -> String {
-        match self.is_own(agent) {
-            true => what.to_owned(),
-            false => format!("{}: {what}", on_one_line(agent)),
+        if self.is_own(agent) {
+            what.to_owned()
+        } else {
+            format!("{}: {what}", on_one_line(agent))
         }
     }
 

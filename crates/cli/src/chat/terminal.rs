@@ -64,15 +64,16 @@ pub(crate) async fn run_chat(setup: &ChatSetup<'_>) -> Result<()> {
     let bench = setup.workbench(&show, settings).await?;
     show.set_sandbox(bench.sandbox_label());
     let under_way = Arc::new(Mutex::new(CancellationToken::default()));
-    let approver: Arc<dyn Approver> = match setup.arguments.yes {
-        true => Arc::new(setup.approve_all(&bench)),
-        false => Arc::new(TerminalApprover {
+    let approver: Arc<dyn Approver> = if setup.arguments.yes {
+        Arc::new(setup.approve_all(&bench))
+    } else {
+        Arc::new(TerminalApprover {
             saved: permissions::file(setup.process_environment),
             prompt: prompt.clone(),
             workspace: bench.workspace().to_owned(),
             show: Arc::clone(&show),
             cancel: Arc::clone(&under_way),
-        }),
+        })
     };
     let user = TerminalPrompter {
         prompt: prompt.clone(),
@@ -463,9 +464,10 @@ impl ChatLoop<'_> {
         }
         self.session.follow_agent();
         let is_plan = matches!(&turned.ended, TurnEnd::Report(report) if report.stop == Stop::End);
-        match was_planning && is_plan && self.session.mode.get() == PermissionMode::Plan {
-            true => self.offer_plan(interrupts).await,
-            false => Ok(NextStep::Continue),
+        if was_planning && is_plan && self.session.mode.get() == PermissionMode::Plan {
+            self.offer_plan(interrupts).await
+        } else {
+            Ok(NextStep::Continue)
         }
     }
 

@@ -99,9 +99,10 @@ impl TerminalSession<'_> {
     }
 
     pub(super) fn tell_session(&self) {
-        let session = match self.bench.keeps_sessions() {
-            true => format!("session {} · ", self.chat.session()),
-            false => String::new(),
+        let session = if self.bench.keeps_sessions() {
+            format!("session {} · ", self.chat.session())
+        } else {
+            String::new()
         };
         self.show.tell(&format!(
             "{session}/help lists the commands, Ctrl-D ends the chat"

@@ -49,9 +49,10 @@ pub(super) async fn turn(
     chat.allow_typed_urls(said.typed);
     let ended = {
         let turn = async {
-            match said.is_fresh {
-                true => chat.fresh_turn(said.text, cancel).await,
-                false => chat.turn(said.text, cancel).await,
+            if said.is_fresh {
+                chat.fresh_turn(said.text, cancel).await
+            } else {
+                chat.turn(said.text, cancel).await
             }
         };
         tokio::pin!(turn);

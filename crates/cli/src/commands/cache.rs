@@ -67,9 +67,10 @@ impl Inspection<'_> {
             } => {
                 let cache = self.open(&report.place)?.cache;
                 let filter = list::filter(&cache, which).await?;
-                match report.json {
-                    true => list::print_json(&cache, &filter).await,
-                    false => list::print(&cache, &filter, *verbose).await,
+                if report.json {
+                    list::print_json(&cache, &filter).await
+                } else {
+                    list::print(&cache, &filter, *verbose).await
                 }
             }
             CacheCommand::Rm {
@@ -220,9 +221,10 @@ impl Inspection<'_> {
     async fn export(&self, file: &Path, with_key: bool, report: &ReportArguments) -> Result<()> {
         let home = self.home(&report.place)?;
         let cache = self.opening(&home).for_inspection()?.cache;
-        let key = match with_key {
-            true => Some(home.digest_key.load(self.warn.as_ref())?),
-            false => None,
+        let key = if with_key {
+            Some(home.digest_key.load(self.warn.as_ref())?)
+        } else {
+            None
         };
         let mut output_file = OutputFile::new(file, &home)?;
         check_overwritten(file)?;
@@ -252,9 +254,10 @@ impl Inspection<'_> {
         let shown = |error: &dyn std::fmt::Display| {
             CommandError::failed(format!("{}: {error}", file.display()))
         };
-        let from: Box<dyn Read + Send> = match file == Path::new("-") {
-            true => Box::new(std::io::stdin()),
-            false => Box::new(std::fs::File::open(file).map_err(|error| shown(&error))?),
+        let from: Box<dyn Read + Send> = if file == Path::new("-") {
+            Box::new(std::io::stdin())
+        } else {
+            Box::new(std::fs::File::open(file).map_err(|error| shown(&error))?)
         };
         let imported = cache.import(&mut BufReader::new(from)).await;
         let imported = imported.map_err(|error| shown(&error))?;

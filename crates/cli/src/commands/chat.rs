@@ -85,9 +85,10 @@ async fn talk(
         prompt: prompt.as_deref(),
         is_interactive,
     };
-    match is_interactive {
-        true => terminal::run_chat(&setup).await,
-        false => pipe::answer(&setup, document).await,
+    if is_interactive {
+        terminal::run_chat(&setup).await
+    } else {
+        pipe::answer(&setup, document).await
     }
 }
 

@@ -183,9 +183,10 @@ pub(crate) async fn doctor(
     }
     let store = &report.store;
     Err(CommandError::failed(
-        match failed.iter().all(|it| it.topic == ENCRYPTION) {
-            true => format!("records of {store} cannot be decrypted"),
-            false => format!("the store {store} does not work: runs go on without it"),
+        if failed.iter().all(|it| it.topic == ENCRYPTION) {
+            format!("records of {store} cannot be decrypted")
+        } else {
+            format!("the store {store} does not work: runs go on without it")
         },
     ))
 }
@@ -449,25 +450,27 @@ async fn time_lookups(
         render::time(median),
         render::time(slow)
     );
-    let latency = match slow > DEFAULT_PATIENCE {
-        true => Finding::degraded(
+    let latency = if slow > DEFAULT_PATIENCE {
+        Finding::degraded(
             "latency",
             state,
             "a call that waits longer than `settings.cache.patience` (250ms) runs without the cache: use a store that \
-             is nearer, or raise it",
-        ),
-        false => Finding::good("latency", state),
+         is nearer, or raise it",
+        )
+    } else {
+        Finding::good("latency", state)
     };
     differences.sort_unstable();
     let difference = differences[0].1;
     let state = format!("{difference:+} ms against this machine");
-    let clock = match difference.abs() > CLOCK_DIFFERENCE {
-        true => Finding::degraded(
+    let clock = if difference.abs() > CLOCK_DIFFERENCE {
+        Finding::degraded(
             "clock",
             state,
             "expiry follows the store's clock: synchronize both (NTP)",
-        ),
-        false => Finding::good("clock", state),
+        )
+    } else {
+        Finding::good("clock", state)
     };
     Ok(vec![latency, clock])
 }
@@ -476,16 +479,15 @@ async fn time_lookups(
 async fn try_writes(store: &dyn Store) -> std::result::Result<(), Error> {
     let key = run_id();
     let label = Label::new("doctor", key.as_str());
-    let lease = match store.about().reservations {
-        true => {
-            let hold = Duration::from_secs(60);
-            let reserved = store.reserve(SPACE, &key, std::slice::from_ref(&label), hold);
-            match reserved.within(CALL_TIMEOUT).await? {
-                ReserveResult::Held(lease) => Some(lease),
-                ReserveResult::Busy { .. } => return Err(unexpected("a new key is reserved")),
-            }
+    let lease = if store.about().reservations {
+        let hold = Duration::from_secs(60);
+        let reserved = store.reserve(SPACE, &key, std::slice::from_ref(&label), hold);
+        match reserved.within(CALL_TIMEOUT).await? {
+            ReserveResult::Held(lease) => Some(lease),
+            ReserveResult::Busy { .. } => return Err(unexpected("a new key is reserved")),
         }
-        false => None,
+    } else {
+        None
     };
     let record = Record {
         key: key.clone(),
@@ -524,18 +526,20 @@ fn unexpected(what: &str) -> Error {
 /// What the store promises, and what is done without a promise.
 fn promises(store: &dyn Store) -> [Finding; 4] {
     let about = store.about();
-    let reach = match about.shared {
-        true => "of all processes that use this store",
-        false => "of this process",
+    let reach = if about.shared {
+        "of all processes that use this store"
+    } else {
+        "of this process"
     };
     [
-        match about.reservations {
-            true => Finding::good("single-flight", format!("among the calls {reach}")),
-            false => Finding::degraded(
+        if about.reservations {
+            Finding::good("single-flight", format!("among the calls {reach}"))
+        } else {
+            Finding::degraded(
                 "single-flight",
                 "in one process only",
                 "two processes may pay for the same call at once: use Postgres or Redis if that matters",
-            ),
+            )
         },
         match store.recall() {
             Some(_) => Finding::good("text search", "yes"),

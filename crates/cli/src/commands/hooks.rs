@@ -133,9 +133,10 @@ fn assemble(
         );
         view = agent_directory.agent(&agent.name).unwrap_or(view);
     }
-    let settings_beside = match arguments.file.is_none() && arguments.hooks.is_empty() {
-        true => settings_beside(&arguments.input, process_environment),
-        false => Vec::new(),
+    let settings_beside = if arguments.file.is_none() && arguments.hooks.is_empty() {
+        settings_beside(&arguments.input, process_environment)
+    } else {
+        Vec::new()
     };
     let read = hooks::read_files(
         &settings_beside,

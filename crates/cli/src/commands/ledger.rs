@@ -56,9 +56,10 @@ pub(crate) fn run(
             let mut output_file = OutputFile::new(file, &home)?;
             let is_stdout = output_file.is_stdout();
             let is_parquet = file.extension().is_some_and(|it| it == "parquet");
-            let calls = match is_parquet {
-                true => parquet::write(&ledger, &mut output_file)?,
-                false => export::write(&ledger, &mut output_file)?,
+            let calls = if is_parquet {
+                parquet::write(&ledger, &mut output_file)?
+            } else {
+                export::write(&ledger, &mut output_file)?
             };
             output_file.persist()?;
             if !is_stdout {

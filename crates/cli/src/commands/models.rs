@@ -94,9 +94,10 @@ fn named<'a>(catalog: &'a Catalog, providers: &[&'a str], name: &str) -> Result<
             .iter()
             .map(|it| format!("{}/{}", it.provider, it.name))
             .collect::<Vec<_>>();
-        let candidates: Vec<&str> = match name.contains('/') {
-            true => with_provider.iter().map(String::as_str).collect(),
-            false => known.iter().map(|it| it.name).collect(),
+        let candidates: Vec<&str> = if name.contains('/') {
+            with_provider.iter().map(String::as_str).collect()
+        } else {
+            known.iter().map(|it| it.name).collect()
         };
         return Err(unknown(("unknown-model", "model"), name, candidates));
     }
@@ -190,9 +191,12 @@ fn details(entry: &Entry<'_>, now: Millis) -> String {
         Some(false) => "no".to_owned(),
         None => unknown(),
     };
-    let words = |words: &[String]| match words.is_empty() {
-        true => "none".to_owned(),
-        false => words.join(", "),
+    let words = |words: &[String]| {
+        if words.is_empty() {
+            "none".to_owned()
+        } else {
+            words.join(", ")
+        }
     };
     let endpoints = endpoints.as_ref().map_or_else(unknown, |formats| {
         words(&formats.iter().map(word).collect::<Vec<_>>())

@@ -96,9 +96,10 @@ async fn prepare(
         Err(problem) if problem.code == NEEDS_NETWORK => {
             let file = directory.join(&arguments.file);
             let file = std::fs::canonicalize(&file).unwrap_or(file);
-            match permits_network(&file, &sandbox_settings, process_environment) {
-                true => runners.plan(&agent, true),
-                false => Err(problem),
+            if permits_network(&file, &sandbox_settings, process_environment) {
+                runners.plan(&agent, true)
+            } else {
+                Err(problem)
             }
         }
         plan => plan,
@@ -486,18 +487,17 @@ fn scripts(
     };
     let python3 = pool(runners.options(&settings.python3));
     let embedded = workers(&settings.python);
-    let python = match plan.auto_is_python3 {
+    let python = if plan.auto_is_python3 {
         // The limits are the same in both.
-        true => {
-            let limits = ScriptSettings {
-                time_limit: Some(embedded.time_limit),
-                memory_limit: Some(embedded.memory_limit),
-                command: settings.python3.command.clone(),
-                ..ScriptSettings::default()
-            };
-            pool(runners.options(&limits).with_few_variables())
-        }
-        false => Arc::new(WorkerPool::python(&embedded)),
+        let limits = ScriptSettings {
+            time_limit: Some(embedded.time_limit),
+            memory_limit: Some(embedded.memory_limit),
+            command: settings.python3.command.clone(),
+            ..ScriptSettings::default()
+        };
+        pool(runners.options(&limits).with_few_variables())
+    } else {
+        Arc::new(WorkerPool::python(&embedded))
     };
     let used = UsedPython {
         pools: [Arc::clone(&python), Arc::clone(&python3)],

@@ -187,9 +187,10 @@ impl ConfigFile<'_> {
         let directory = source.path.parent().unwrap_or(Path::new(".")).to_owned();
         let wrong = |problems| source.wrong(in_order(problems));
         let config = Config::parse(&source.name, &source.text).map_err(wrong)?;
-        let resolved = match self.is_frozen {
-            true => Settings::without_credentials(&config, environment, &directory),
-            false => Settings::resolve(&config, environment, &directory),
+        let resolved = if self.is_frozen {
+            Settings::without_credentials(&config, environment, &directory)
+        } else {
+            Settings::resolve(&config, environment, &directory)
         };
         let settings = with_upstreams(resolved.map_err(wrong)?, self.given);
         Ok((config, settings))
@@ -341,9 +342,10 @@ fn line(report: &RequestReport, at: &str, style: Style) -> String {
     if !(200..300).contains(&report.status) {
         line += &format!("  {}", style.error(&report.status.to_string()));
     }
-    let saved = match report.saved.is_free() {
-        true => None,
-        false => Some(format!("saved {}", render::spend(&report.saved))),
+    let saved = if report.saved.is_free() {
+        None
+    } else {
+        Some(format!("saved {}", render::spend(&report.saved)))
     };
     if let Some(detail) = saved.or_else(|| report.reason.clone()) {
         line += &format!("  {}", style.dim(&on_one_line(&detail)));

@@ -42,13 +42,12 @@ pub(crate) async fn spend(
     let catalog = catalog(process_environment)?;
     let period = Period::new(arguments, process_environment)?;
     let mut reader = SpendReader::default();
-    let (places, is_default) = match arguments.paths.is_empty() {
-        true => (default_places(process_environment), true),
-        false => {
-            let directory = &process_environment.directory;
-            let paths = arguments.paths.iter();
-            (paths.map(|path| directory.join(path)).collect(), false)
-        }
+    let (places, is_default) = if arguments.paths.is_empty() {
+        (default_places(process_environment), true)
+    } else {
+        let directory = &process_environment.directory;
+        let paths = arguments.paths.iter();
+        (paths.map(|path| directory.join(path)).collect(), false)
     };
     if let Some(missing) = places.iter().find(|path| !is_default && !path.exists()) {
         let name = on_one_line(&missing.to_string_lossy());
@@ -79,9 +78,10 @@ pub(crate) async fn spend(
             on_one_line(kind)
         ));
     }
-    match arguments.csv {
-        true => render::out(&report.csv()?),
-        false => render::out(&report.text()),
+    if arguments.csv {
+        render::out(&report.csv()?)
+    } else {
+        render::out(&report.text())
     }
 }
 
@@ -105,9 +105,10 @@ fn read_files(
     for path in &files.paths {
         let read = open_regular(path).map_err(Into::into).and_then(|file| {
             let mut file = BufReader::with_capacity(BUFFER_BYTES, progress.wrap_read(file));
-            match file.fill_buf()?.starts_with(database::BEGINNING) {
-                true => database::read(path, reader),
-                false => reader.read(path, decompressed(path, file)?),
+            if file.fill_buf()?.starts_with(database::BEGINNING) {
+                database::read(path, reader)
+            } else {
+                reader.read(path, decompressed(path, file)?)
             }
         });
         match read {
@@ -185,9 +186,10 @@ fn frame<R: BufRead>(file: R) -> std::io::Result<StreamingDecoder<R, FrameDecode
 fn progress(bytes: u64) -> ProgressBar {
     /// Less is read before a bar could be seen.
     const LONG: u64 = 64 << 20;
-    let target = match bytes >= LONG && std::io::stderr().is_terminal() {
-        true => ProgressDrawTarget::stderr(),
-        false => ProgressDrawTarget::hidden(),
+    let target = if bytes >= LONG && std::io::stderr().is_terminal() {
+        ProgressDrawTarget::stderr()
+    } else {
+        ProgressDrawTarget::hidden()
     };
     let bar = ProgressBar::with_draw_target(Some(bytes), target);
     let style = ProgressStyle::with_template("reading {bytes} of {total_bytes} {wide_bar}");

@@ -222,13 +222,14 @@ pub(crate) async fn validate(
         [only] => render::json(only)?,
         several => render::json(&several)?,
     }
-    match is_valid {
-        true => Ok(()),
+    if is_valid {
+        Ok(())
+    } else {
         // With `--json`, the problems are printed already.
-        false => Err(CommandError::Usage {
+        Err(CommandError::Usage {
             problems,
             sources: all_sources,
-        }),
+        })
     }
 }
 

@@ -109,10 +109,7 @@ fn known_fields(call: &LedgerRow) -> String {
 
 fn shown_key(row: &LedgerRow, verbose: bool) -> &str {
     let key = row.handle.as_deref().unwrap_or(&row.key);
-    match verbose {
-        true => key,
-        false => abbreviate(key),
-    }
+    if verbose { key } else { abbreviate(key) }
 }
 
 /// Describes the payment behind an answer from the cache.

@@ -42,9 +42,12 @@ pub(crate) fn render(plan: &Plan, verbose: bool) -> String {
 }
 
 fn row(planned: &PlannedNode, verbose: bool) -> Vec<String> {
-    let shown = |handle: &str| match verbose {
-        true => handle.to_owned(),
-        false => abbreviate(handle).to_owned(),
+    let shown = |handle: &str| {
+        if verbose {
+            handle.to_owned()
+        } else {
+            abbreviate(handle).to_owned()
+        }
     };
     let (outcome, detail) = match &planned.outcome {
         PlannedOutcome::Runs { work } => ("runs", work.clone()),

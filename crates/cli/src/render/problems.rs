@@ -29,9 +29,10 @@ impl Diagnostic for ProblemReport<'_> {
     }
 
     fn severity(&self) -> Option<Severity> {
-        Some(match self.problem.is_warning {
-            true => Severity::Warning,
-            false => Severity::Error,
+        Some(if self.problem.is_warning {
+            Severity::Warning
+        } else {
+            Severity::Error
         })
     }
 

@@ -21,9 +21,10 @@ impl Style {
 
     /// Returns the sequence that begins a color or a style; empty if there is no color.
     pub(crate) fn begin(self, code: &str) -> String {
-        match self.colour {
-            true => format!("\x1b[{code}m"),
-            false => String::new(),
+        if self.colour {
+            format!("\x1b[{code}m")
+        } else {
+            String::new()
         }
     }
 

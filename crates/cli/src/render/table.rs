@@ -89,9 +89,10 @@ pub(crate) fn table(columns: &[Column], rows: &[Vec<String>]) -> String {
 
 /// Formats a list for scripts and for readers: where standard output is not a terminal, only the rows.
 pub(crate) fn list(sentence: &str, columns: &[Column], rows: &[Vec<String>]) -> String {
-    match std::io::stdout().is_terminal() {
-        true => format!("{}\n{}", headline(sentence), table(columns, rows)),
-        false => fit(columns, rows, width(), false),
+    if std::io::stdout().is_terminal() {
+        format!("{}\n{}", headline(sentence), table(columns, rows))
+    } else {
+        fit(columns, rows, width(), false)
     }
 }
 
@@ -166,11 +167,13 @@ fn fitted(columns: &[Column], rows: &[&Vec<String>], most: usize) -> Vec<(usize,
             (number, cells.map(|cell| cell.width()).max().unwrap_or(0))
         })
         .collect();
-    let least =
-        |(number, width): &(usize, usize), least: usize| match columns[*number].is_flexible() {
-            true => least.min(*width),
-            false => *width,
-        };
+    let least = |(number, width): &(usize, usize), least: usize| {
+        if columns[*number].is_flexible() {
+            least.min(*width)
+        } else {
+            *width
+        }
+    };
     let total = |widths: &mut dyn Iterator<Item = usize>| {
         let sum: usize = widths.map(|width| width + GAP).sum();
         sum.saturating_sub(GAP)

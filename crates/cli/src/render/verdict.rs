@@ -76,9 +76,10 @@ fn format_handler_verdict(event: Event, report: &HandlerReport, verdict: &Verdic
     match &output.permission {
         Some((decision, reason)) => {
             let reason = reason.as_deref().unwrap_or_default();
-            match contract.honours(SpecificOutput::PermissionDecision) {
-                true => with_reason(decision.name(), reason),
-                false => with_reason(&format!("returned `{}`", decision.name()), reason),
+            if contract.honours(SpecificOutput::PermissionDecision) {
+                with_reason(decision.name(), reason)
+            } else {
+                with_reason(&format!("returned `{}`", decision.name()), reason)
             }
         }
         None if *output == Output::default() => "no output".to_owned(),

@@ -6,9 +6,10 @@ use std::borrow::Cow;
 /// author of the text is not trusted with the terminal. Line ends and tabs stay; carriage returns are
 /// removed.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
-    match text.chars().all(harmless) {
-        true => Cow::Borrowed(text),
-        false => text.chars().filter_map(shown).collect::<String>().into(),
+    if text.chars().all(harmless) {
+        Cow::Borrowed(text)
+    } else {
+        text.chars().filter_map(shown).collect::<String>().into()
     }
 }
 

@@ -226,10 +226,7 @@ pub(crate) fn wrap(text: &str, width: usize, indent: usize) -> Vec<String> {
         row.cluster(cluster, cells);
     }
     let open = !row.style.is_empty();
-    rows.push(match open {
-        true => row.text + RESET,
-        false => row.text,
-    });
+    rows.push(if open { row.text + RESET } else { row.text });
     rows
 }
 

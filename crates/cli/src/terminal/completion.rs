@@ -105,9 +105,10 @@ impl SuggestionList {
             let text = on_one_line(&item.text);
             let gap = " ".repeat(widest.saturating_sub(cells::width(&text)) + 2);
             let row = cells::cut(&format!("  {text}{gap}{}", item.help), room);
-            match self.accepted == Some(place) {
-                true => style.strong(row.trim_end()),
-                false => style.dim(row.trim_end()),
+            if self.accepted == Some(place) {
+                style.strong(row.trim_end())
+            } else {
+                style.dim(row.trim_end())
             }
         })
         .collect()

@@ -300,10 +300,7 @@ struct Driver {
 impl Driver {
     fn run(mut self, messages: &Receiver<Message>) {
         loop {
-            let wait = match self.ui.is_animated() {
-                true => FRAME,
-                false => REST,
-            };
+            let wait = if self.ui.is_animated() { FRAME } else { REST };
             let mut next = match messages.recv_timeout(wait) {
                 Ok(message) => Some(message),
                 Err(RecvTimeoutError::Timeout) => None,

@@ -91,23 +91,20 @@ impl Editor {
     pub(super) fn go_to_line(&mut self, below: bool) -> bool {
         let start = self.line_start();
         let column = self.text[start..self.cursor].graphemes(true).count();
-        let (from, to) = match below {
-            true => {
-                let end = self.line_end();
-                if end == self.text.len() {
-                    return false;
-                }
-                let rest = &self.text[end + 1..];
-                let length = rest.find('\n').unwrap_or(rest.len());
-                (end + 1, end + 1 + length)
+        let (from, to) = if below {
+            let end = self.line_end();
+            if end == self.text.len() {
+                return false;
             }
-            false => {
-                if start == 0 {
-                    return false;
-                }
-                let from = self.text[..start - 1].rfind('\n').map_or(0, |at| at + 1);
-                (from, start - 1)
+            let rest = &self.text[end + 1..];
+            let length = rest.find('\n').unwrap_or(rest.len());
+            (end + 1, end + 1 + length)
+        } else {
+            if start == 0 {
+                return false;
             }
+            let from = self.text[..start - 1].rfind('\n').map_or(0, |at| at + 1);
+            (from, start - 1)
         };
         let line = &self.text[from..to];
         let place = line.grapheme_indices(true).nth(column);
@@ -174,12 +171,13 @@ impl Editor {
     fn place(&mut self, at: usize) {
         let mut boundary = GraphemeCursor::new(at, self.text.len(), true);
         let is_boundary = boundary.is_boundary(&self.text, 0).unwrap_or(true);
-        self.cursor = match is_boundary {
-            true => at,
-            false => match boundary.next_boundary(&self.text, 0) {
+        self.cursor = if is_boundary {
+            at
+        } else {
+            match boundary.next_boundary(&self.text, 0) {
                 Ok(Some(next)) => next,
                 _ => self.text.len(),
-            },
+            }
         };
     }
 }

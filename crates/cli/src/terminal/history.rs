@@ -30,9 +30,12 @@ impl History {
         let is_escaped = lines.next_if_eq(&HEADER).is_some();
         let lines = lines.filter(|line| !line.is_empty());
         let mut messages: Vec<String> = lines
-            .map(|line| match is_escaped {
-                true => unescape(line),
-                false => line.to_owned(),
+            .map(|line| {
+                if is_escaped {
+                    unescape(line)
+                } else {
+                    line.to_owned()
+                }
             })
             .collect();
         let excess = messages.len().saturating_sub(MAX_MESSAGES);

@@ -21,9 +21,10 @@ pub(super) fn inline(source: &str, style: Style) -> String {
     for event in Parser::new_ext(&guarded, Options::ENABLE_STRIKETHROUGH) {
         match event {
             Event::Text(text) => {
-                let text = match std::mem::take(&mut is_first) {
-                    true => text.strip_prefix(GUARD).unwrap_or(&text).to_owned(),
-                    false => text.into_string(),
+                let text = if std::mem::take(&mut is_first) {
+                    text.strip_prefix(GUARD).unwrap_or(&text).to_owned()
+                } else {
+                    text.into_string()
                 };
                 rendered.push_str(&text);
             }
@@ -73,10 +74,11 @@ pub(super) fn inline(source: &str, style: Style) -> String {
 
 /// Restores the styles around a text that has ended its own.
 fn within(codes: &[&str], text: &str) -> String {
-    match text.ends_with("\x1b[0m") {
-        true => codes
+    if text.ends_with("\x1b[0m") {
+        codes
             .iter()
-            .fold(text.to_owned(), |text, code| format!("{text}\x1b[{code}m")),
-        false => text.to_owned(),
+            .fold(text.to_owned(), |text, code| format!("{text}\x1b[{code}m"))
+    } else {
+        text.to_owned()
     }
 }

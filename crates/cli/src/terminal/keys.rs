@@ -43,9 +43,10 @@ impl Key {
         let control = event.modifiers.contains(KeyModifiers::CONTROL);
         let alt = event.modifiers.contains(KeyModifiers::ALT);
         let shift = event.modifiers.contains(KeyModifiers::SHIFT);
-        let unit = match control || alt {
-            true => Unit::Word,
-            false => Unit::Cluster,
+        let unit = if control || alt {
+            Unit::Word
+        } else {
+            Unit::Cluster
         };
         Some(match event.code {
             // AltGr is reported as both.

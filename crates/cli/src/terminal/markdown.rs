@@ -206,12 +206,12 @@ impl Markdown {
     /// Renders the text of a line.
     fn inline(&self, source: &str, is_heading: bool) -> String {
         let text = inline(source, self.style);
-        match is_heading && !text.trim().is_empty() {
+        if is_heading && !text.trim().is_empty() {
             // The end of a style within the heading must not end the heading.
-            true => self
-                .style
-                .strong(&text.replace("\x1b[0m", "\x1b[0m\x1b[1m")),
-            false => text,
+            self.style
+                .strong(&text.replace("\x1b[0m", "\x1b[0m\x1b[1m"))
+        } else {
+            text
         }
     }
 

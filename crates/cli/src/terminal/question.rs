@@ -120,12 +120,13 @@ impl OpenQuestion {
             .map(|choice| format!("[{}] {}", choice.key, choice.label))
             .collect();
         let choices = choices.join("  ");
-        match may_answer || self.pending.is_some() {
-            true => vec![format!("  {text}  {choices}")],
-            false => vec![
+        if may_answer || self.pending.is_some() {
+            vec![format!("  {text}  {choices}")]
+        } else {
+            vec![
                 format!("  {text}  {}", style.dim(&choices)),
                 style.dim("  Tab, then one of the keys, answers"),
-            ],
+            ]
         }
     }
 }

@@ -508,9 +508,10 @@ impl<W: Write> Ui<W> {
         }
         let input = self.editor.text();
         let is_fenced = input.starts_with(FENCE);
-        let until = match is_fenced {
-            true => input,
-            false => self.editor.before(),
+        let until = if is_fenced {
+            input
+        } else {
+            self.editor.before()
         };
         if is_continued(until) {
             if !is_fenced {
@@ -639,9 +640,10 @@ impl<W: Write> Ui<W> {
             self.return_queue();
             return None;
         }
-        match is_busy {
-            true => self.return_queue(),
-            false => self.editor.clear(),
+        if is_busy {
+            self.return_queue()
+        } else {
+            self.editor.clear()
         }
         is_busy.then_some(Effect::Interrupt)
     }

@@ -21,9 +21,10 @@ nodes:
 #[track_caller]
 fn refused(home: &Home, arguments: &[&str], expected: &[&str]) {
     let ran = home.run(arguments).fails(2);
-    match arguments.iter().any(|it| it.ends_with("json")) {
-        true => assert_eq!(ran.json()["error"]["code"], "needs-approval"),
-        false => assert_eq!(ran.stdout, "", "{ran}"),
+    if arguments.iter().any(|it| it.ends_with("json")) {
+        assert_eq!(ran.json()["error"]["code"], "needs-approval")
+    } else {
+        assert_eq!(ran.stdout, "", "{ran}")
     }
     let reported = ran.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
     for expected in expected {

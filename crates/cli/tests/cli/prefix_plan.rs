@@ -24,16 +24,13 @@ fn asked(model: &str, times: u64, seconds: u64) -> String {
     let system = "s".repeat(LONG);
     let requests: Vec<Value> = (0..times)
         .map(|number| {
-            let request = match model.starts_with("claude") {
-                true => json!({
-                    "model": model, "max_tokens": 10, "system": system,
-                    "messages": [{"role": "user", "content": format!("{number}")}],
-                }),
-                false => json!({
-                    "model": model, "prompt_cache_key": "k",
-                    "messages": [{"role": "system", "content": system}, {"role": "user", "content": format!("{number}")}],
-                }),
-            };
+            let request = if model.starts_with("claude") { json!({
+                "model": model, "max_tokens": 10, "system": system,
+                "messages": [{"role": "user", "content": format!("{number}")}],
+            }) } else { json!({
+                "model": model, "prompt_cache_key": "k",
+                "messages": [{"role": "system", "content": system}, {"role": "user", "content": format!("{number}")}],
+            }) };
             json!({"at": 1_800_000_000 + number * seconds, "request": request})
         })
         .collect();

@@ -193,9 +193,10 @@ fn check_spend(home: &Home, right: &Right) -> Result<(), String> {
         .find(|(folder, _)| *folder == right.folder);
     let is_side_right =
         side.is_none_or(|(_, dollars)| is_equal(&total["side_requests_usd"], *dollars));
-    match is_right && is_side_right {
-        true => Ok(()),
-        false => Err(format!(
+    if is_right && is_side_right {
+        Ok(())
+    } else {
+        Err(format!(
             "{} answers, {counted:?}, ${}, {} unpriced, side requests {}, unknown lines {}; right are {} answers, {:?}, ${}, {} unpriced",
             total["answers"],
             total["usd"],
@@ -206,7 +207,7 @@ fn check_spend(home: &Home, right: &Right) -> Result<(), String> {
             right.tokens,
             right.dollars,
             right.unpriced,
-        )),
+        ))
     }
 }
 
@@ -256,9 +257,10 @@ fn check_workflow() -> Result<(), String> {
     let found: Value = serde_json::from_slice(&output.stdout)
         .map_err(|_| String::from_utf8_lossy(&output.stderr).into_owned())?;
     let cost = &found["a"]["cost"];
-    match is_equal(cost, dollars) {
-        true => Ok(()),
-        false => Err(format!("{cost} dollars, right are {dollars}")),
+    if is_equal(cost, dollars) {
+        Ok(())
+    } else {
+        Err(format!("{cost} dollars, right are {dollars}"))
     }
 }
 
@@ -272,9 +274,10 @@ fn check_log() -> Result<(), String> {
     let has_cause = breaks.is_some_and(|breaks| {
         !breaks.is_empty() && breaks.iter().all(|found| !found["cause"].is_null())
     });
-    match has_cause && log["lost_tokens"] == 3_300 {
-        true => Ok(()),
-        false => Err(format!("{} lost, {}", log["lost_tokens"], log["breaks"])),
+    if has_cause && log["lost_tokens"] == 3_300 {
+        Ok(())
+    } else {
+        Err(format!("{} lost, {}", log["lost_tokens"], log["breaks"]))
     }
 }
 
@@ -295,12 +298,11 @@ fn folders() -> BTreeSet<String> {
             let name = name.rsplit('/').next().unwrap_or_default();
             ["projects", "sessions"].contains(&name)
         };
-        match variants.is_empty() || variants.iter().any(is_whole) {
-            true => found.insert(case),
-            false => {
-                found.extend(variants);
-                true
-            }
+        if variants.is_empty() || variants.iter().any(is_whole) {
+            found.insert(case)
+        } else {
+            found.extend(variants);
+            true
         };
     }
     for agent in names("transcripts") {

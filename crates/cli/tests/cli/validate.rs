@@ -155,9 +155,10 @@ fn code_is_checked_for_its_runner_at_load() {
         ("", "y = x + 1", None),
     ] {
         home.write("agent.yaml", agent(language, code));
-        let runner = match language.is_empty() {
-            true => "embedded",
-            false => "python3",
+        let runner = if language.is_empty() {
+            "embedded"
+        } else {
+            "python3"
         };
         let Some(problem) = problem else {
             home.run(&["validate", "agent.yaml", "--python", runner])

@@ -25,9 +25,10 @@ fn columns(line: &str) -> String {
         .map(str::trim)
         .filter(|cell| !cell.is_empty());
     let cells: Vec<&str> = cells.collect();
-    match cells.is_empty() {
-        true => String::new(),
-        false => format!("{}{}", &line[..indent], cells.join("  ")),
+    if cells.is_empty() {
+        String::new()
+    } else {
+        format!("{}{}", &line[..indent], cells.join("  "))
     }
 }
 

@@ -28,20 +28,23 @@ pub(crate) fn agent_file(block: &Block) -> String {
         Some("node") => format!("name: example\nnodes:\n{}", indented("  ")),
         Some("file") => {
             let needs_agents = OF_AGENTS.iter().any(|key| has(key)) && !has("agents");
-            let agents = match needs_agents {
-                true => "agents: {root: {model: gpt-4o-mini}}\n",
-                false => "",
+            let agents = if needs_agents {
+                "agents: {root: {model: gpt-4o-mini}}\n"
+            } else {
+                ""
             };
-            let nodes = match block.is_team() {
-                true => "",
-                false => "nodes:\n  - name: nothing\n",
+            let nodes = if block.is_team() {
+                ""
+            } else {
+                "nodes:\n  - name: nothing\n"
             };
             format!("{text}\n{agents}{nodes}")
         }
         Some("agent" | "hooks") => {
-            let model = match has("model") {
-                true => "",
-                false => "    model: gpt-4o-mini\n",
+            let model = if has("model") {
+                ""
+            } else {
+                "    model: gpt-4o-mini\n"
             };
             format!("agents:\n  root:\n{model}{}", indented("    "))
         }

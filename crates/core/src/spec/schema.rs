@@ -71,13 +71,12 @@ pub fn tool_schema(parameters: &[Parameter]) -> Value {
 fn require<'a>(schema: &mut Value, parameters: impl Iterator<Item = &'a Parameter>) {
     let (mut names, mut choices) = (Vec::new(), Vec::new());
     for parameter in parameters.filter(|parameter| parameter.required) {
-        match parameter.aliases.is_empty() {
-            true => names.push(parameter.name),
-            false => {
-                let spellings = parameter.spellings();
-                let any: Vec<Value> = spellings.map(|it| json!({ "required": [it] })).collect();
-                choices.push(json!({ "anyOf": any }));
-            }
+        if parameter.aliases.is_empty() {
+            names.push(parameter.name)
+        } else {
+            let spellings = parameter.spellings();
+            let any: Vec<Value> = spellings.map(|it| json!({ "required": [it] })).collect();
+            choices.push(json!({ "anyOf": any }));
         }
     }
     if !names.is_empty() {
@@ -150,9 +149,10 @@ impl ParameterKind {
             Self::Duration(range) => range.schema(),
             Self::Texts => json!({ "type": "array", "items": { "type": "string" } }),
             Self::Scalars { null } => {
-                let types: &[&str] = match null {
-                    true => &["string", "number", "boolean", "null"],
-                    false => &["string", "number", "boolean"],
+                let types: &[&str] = if null {
+                    &["string", "number", "boolean", "null"]
+                } else {
+                    &["string", "number", "boolean"]
                 };
                 json!({ "type": "object", "additionalProperties": { "type": types } })
             }
@@ -165,9 +165,10 @@ impl ParameterKind {
         };
         let is_scalar = matches!(self.basic(), Self::Integer | Self::Number | Self::Boolean)
             || matches!(self, Self::Word(_) | Self::Duration(_));
-        match variables && is_scalar {
-            true => json!({ "anyOf": [schema, { "type": "string", "pattern": "^\\$\\{" }] }),
-            false => schema,
+        if variables && is_scalar {
+            json!({ "anyOf": [schema, { "type": "string", "pattern": "^\\$\\{" }] })
+        } else {
+            schema
         }
     }
 }

@@ -128,9 +128,10 @@ fn expand_text(
         !matches!(first, Some(b'"' | b'\'' | b'|' | b'>'))
     });
     let is_whole = text.starts_with("${") && text.find('}') == Some(text.len() - 1);
-    match is_whole && is_plain {
-        true => scalar(&expanded).unwrap_or(NodeKind::Text(expanded)),
-        false => NodeKind::Text(expanded),
+    if is_whole && is_plain {
+        scalar(&expanded).unwrap_or(NodeKind::Text(expanded))
+    } else {
+        NodeKind::Text(expanded)
     }
 }
 

@@ -63,9 +63,10 @@ impl<'a> Section<'a> {
 
     /// Claims `key` if it exists and is not claimed yet; returns the entry.
     pub fn entry_if_unclaimed(&mut self, key: &'static str) -> Option<&'a MapEntry> {
-        match self.has(key) && !self.claimed.contains(key) {
-            true => self.entry(key),
-            false => None,
+        if self.has(key) && !self.claimed.contains(key) {
+            self.entry(key)
+        } else {
+            None
         }
     }
 

@@ -31,10 +31,7 @@ impl SurrogatePairs {
                 Escape::Half { .. } => None,
             })
             .collect();
-        let stand_in = match found.is_empty() {
-            true => None,
-            false => unused(text),
-        };
+        let stand_in = if found.is_empty() { None } else { unused(text) };
         let Some(stand_in) = stand_in else {
             let none = Self {
                 found: Vec::new(),
@@ -75,17 +72,19 @@ impl SurrogatePairs {
         if within.is_empty() {
             return read;
         }
-        let sign = match is_read {
-            true => [self.stand_in; 2].iter().collect(),
-            false => self.escaped(),
+        let sign = if is_read {
+            [self.stand_in; 2].iter().collect()
+        } else {
+            self.escaped()
         };
         let mut out = String::with_capacity(read.len());
         let mut pieces = read.split(&sign);
         out.push_str(pieces.next().unwrap_or_default());
         for (piece, (at, character)) in pieces.zip(within) {
-            match is_read {
-                true => out.push(*character),
-                false => out.push_str(&source[*at..at + 2 * ESCAPE]),
+            if is_read {
+                out.push(*character)
+            } else {
+                out.push_str(&source[*at..at + 2 * ESCAPE])
             }
             out.push_str(piece);
         }

@@ -156,10 +156,7 @@ proptest! {
 
     #[test]
     fn values_are_split_exactly_as_by_serde(value in value(), pretty: bool) {
-        let text = match pretty {
-            true => serde_json::to_string_pretty(&value).unwrap(),
-            false => value.to_string(),
-        };
+        let text = if pretty { serde_json::to_string_pretty(&value).unwrap() } else { value.to_string() };
         prop_assert_eq!(scanned(&text), Ok(text.as_bytes()));
         match &value {
             Value::Object(fields) => {

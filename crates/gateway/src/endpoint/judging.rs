@@ -52,18 +52,22 @@ pub(super) fn unusual(members: &Members, body: &Object) -> Option<String> {
 /// declares, or of one with which it does more.
 pub(super) fn unknown_type(endpoint: Endpoint, members: &Members, body: &Object) -> Option<String> {
     let mut items = inputs(members, body).flat_map(|(_, value)| items_of(value));
-    let of_items = match members.items.is_empty() {
-        true => None,
-        false => items.find_map(|item| judged(kind(item)?, |kind| members.items.get(kind))),
+    let of_items = if members.items.is_empty() {
+        None
+    } else {
+        items.find_map(|item| judged(kind(item)?, |kind| members.items.get(kind)))
     };
     of_items.or_else(|| {
-        let of_part = |part: &Value| match members.is_by_member {
-            true => part.as_object()?.keys().find_map(|name| {
-                judged(Ok(name.as_str()), |name| {
-                    members.parts.get(&*members.declared(name))
+        let of_part = |part: &Value| {
+            if members.is_by_member {
+                part.as_object()?.keys().find_map(|name| {
+                    judged(Ok(name.as_str()), |name| {
+                        members.parts.get(&*members.declared(name))
+                    })
                 })
-            }),
-            false => judged(kind(part)?, |kind| members.parts.get(kind)),
+            } else {
+                judged(kind(part)?, |kind| members.parts.get(kind))
+            }
         };
         let find = |name: &str, value: &Value| {
             let mut lists = members.part_lists.iter();

@@ -73,8 +73,11 @@ pub(super) fn find_in<'a, T>(
     is_skipped: &impl Fn(&str, &Value) -> bool,
     find: &impl Fn(&str, &Value) -> Option<T>,
 ) -> Option<T> {
-    members.find_map(|(name, value)| match is_skipped(name, value) {
-        true => None,
-        false => find(name, value).or_else(|| find_member(value, is_skipped, find)),
+    members.find_map(|(name, value)| {
+        if is_skipped(name, value) {
+            None
+        } else {
+            find(name, value).or_else(|| find_member(value, is_skipped, find))
+        }
     })
 }

@@ -49,10 +49,7 @@ fn span(span: &Span) -> Value {
         SpanKind::Server => 2,
         SpanKind::Client => 3,
     };
-    let remote = match span.has_remote_parent {
-        true => IS_REMOTE,
-        false => 0,
-    };
+    let remote = if span.has_remote_parent { IS_REMOTE } else { 0 };
     let mut document = json!({
         "traceId": hex::encode(span.trace),
         "spanId": hex::encode(span.id),

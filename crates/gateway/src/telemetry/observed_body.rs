@@ -55,9 +55,10 @@ impl<F: FnOnce(BodyEnd)> Drop for ObservedBody<F> {
     fn drop(&mut self) {
         let is_complete =
             self.body.is_end_stream() || self.length.is_some_and(|length| self.handed >= length);
-        let end = self.end.unwrap_or(match is_complete {
-            true => BodyEnd::Complete,
-            false => BodyEnd::Left,
+        let end = self.end.unwrap_or(if is_complete {
+            BodyEnd::Complete
+        } else {
+            BodyEnd::Left
         });
         if let Some(observe) = self.observe.take() {
             observe(end);

@@ -37,9 +37,10 @@ impl Ask {
             body: body.to_string(),
         };
         let ask = ask.with("content-type", "application/json");
-        match target.contains("/messages") {
-            true => ask.with("anthropic-version", "2023-06-01"),
-            false => ask,
+        if target.contains("/messages") {
+            ask.with("anthropic-version", "2023-06-01")
+        } else {
+            ask
         }
     }
 

@@ -199,9 +199,10 @@ fn without_ids(mut value: Value) -> Value {
         match value {
             Value::Object(object) => {
                 for (name, value) in object {
-                    match NAMES.contains(&name.as_str()) && !value.is_null() {
-                        true => *value = json!("replaced"),
-                        false => replace(value),
+                    if NAMES.contains(&name.as_str()) && !value.is_null() {
+                        *value = json!("replaced")
+                    } else {
+                        replace(value)
                     }
                 }
             }

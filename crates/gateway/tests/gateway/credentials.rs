@@ -138,9 +138,10 @@ fn ask(method: &str, path: &str, parts: &[Part]) -> Ask {
         Some(format!("{name}={value}"))
     });
     let parameters: Vec<String> = parameters.collect();
-    let target = match parameters.is_empty() {
-        true => path.to_owned(),
-        false => format!("{path}?{}", parameters.join("&")),
+    let target = if parameters.is_empty() {
+        path.to_owned()
+    } else {
+        format!("{path}?{}", parameters.join("&"))
     };
     // The path decides about the version here.
     let ask = Ask::anonymous("", "{}")

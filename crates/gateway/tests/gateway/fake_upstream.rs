@@ -185,9 +185,10 @@ fn parse(bytes: &[u8]) -> Option<Received> {
 
 /// The media type of an answer.
 pub(crate) fn media(is_streamed: bool) -> &'static str {
-    match is_streamed {
-        true => "text/event-stream",
-        false => "application/json",
+    if is_streamed {
+        "text/event-stream"
+    } else {
+        "application/json"
     }
 }
 

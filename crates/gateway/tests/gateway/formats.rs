@@ -63,9 +63,10 @@ impl Api {
 
     /// A complete answer.
     pub(crate) fn answer(self, text: &str, is_streamed: bool) -> String {
-        match is_streamed {
-            true => self.events(text).concat(),
-            false => self.document(text).to_string(),
+        if is_streamed {
+            self.events(text).concat()
+        } else {
+            self.document(text).to_string()
         }
     }
 

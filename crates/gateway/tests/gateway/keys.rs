@@ -751,15 +751,14 @@ async fn a_body_that_cannot_be_judged_is_refused() {
 async fn a_key_with_a_budget_embeds_and_pays_for_the_tier_of_the_account() {
     let embed = json!({"model": "text-embedding-3-small", "input": "hello"});
     let upstream = FakeUpstream::start(|request| {
-        let body = match request.line.contains("embeddings") {
-            true => json!({"object": "list", "model": "text-embedding-3-small",
-                "data": [{"object": "embedding", "index": 0, "embedding": [0.5]}],
-                "usage": {"prompt_tokens": 1, "total_tokens": 1}}),
-            false => {
-                json!({"id": "c", "object": "chat.completion", "created": 1, "model": "gpt-5.5", "service_tier": "priority",
-                "choices": [{"index": 0, "message": {"role": "assistant", "content": "x"}, "finish_reason": "stop"}],
-                "usage": {"prompt_tokens": 1_000, "completion_tokens": 100, "total_tokens": 1_100}})
-            }
+        let body = if request.line.contains("embeddings") {
+            json!({"object": "list", "model": "text-embedding-3-small",
+        "data": [{"object": "embedding", "index": 0, "embedding": [0.5]}],
+        "usage": {"prompt_tokens": 1, "total_tokens": 1}})
+        } else {
+            json!({"id": "c", "object": "chat.completion", "created": 1, "model": "gpt-5.5", "service_tier": "priority",
+            "choices": [{"index": 0, "message": {"role": "assistant", "content": "x"}, "finish_reason": "stop"}],
+            "usage": {"prompt_tokens": 1_000, "completion_tokens": 100, "total_tokens": 1_100}})
         };
         answer("200 OK", media(false), &body.to_string())
     });
@@ -798,9 +797,10 @@ async fn clients_with_keys_get_no_headers_of_the_operators_account() {
     ];
     let upstream = FakeUpstream::start(|received| {
         let text = String::from_utf8_lossy(&received.body).into_owned();
-        let (status, is_streamed) = match text.contains("fail") {
-            true => ("429 Too Many Requests", false),
-            false => ("200 OK", received.json()["stream"] == true),
+        let (status, is_streamed) = if text.contains("fail") {
+            ("429 Too Many Requests", false)
+        } else {
+            ("200 OK", received.json()["stream"] == true)
         };
         let mut lines: Vec<String> = OF_ACCOUNT
             .iter()

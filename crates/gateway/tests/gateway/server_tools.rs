@@ -209,9 +209,10 @@ fn body(case: &Case, document: &Value, is_streamed: bool) -> String {
     }
     let events = (case.events)(document);
     let lines = events.iter().map(|(name, data)| {
-        let name = match name.is_empty() {
-            true => String::new(),
-            false => format!("event: {name}\n"),
+        let name = if name.is_empty() {
+            String::new()
+        } else {
+            format!("event: {name}\n")
         };
         let data = data
             .as_str()

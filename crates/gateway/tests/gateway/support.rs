@@ -224,11 +224,12 @@ impl Setup {
             .bearer_auth("one")
             .body(body.to_string());
         let request = request.header("content-type", "application/json");
-        match path.contains("/messages") {
-            true => request
+        if path.contains("/messages") {
+            request
                 .header("x-api-key", "one")
-                .header("anthropic-version", "2023-06-01"),
-            false => request,
+                .header("anthropic-version", "2023-06-01")
+        } else {
+            request
         }
     }
 

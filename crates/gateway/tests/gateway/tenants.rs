@@ -78,9 +78,10 @@ fn ask(tenant: &Tenant, text: &str) -> Ask {
 }
 
 fn as_tenant(ask: Ask, path: &str, (query, headers): &Tenant) -> Ask {
-    let query = match path.contains('?') {
-        true => query.replace('?', "&"),
-        false => (*query).to_owned(),
+    let query = if path.contains('?') {
+        query.replace('?', "&")
+    } else {
+        (*query).to_owned()
     };
     with(ask.target(&format!("{path}{query}")), headers)
 }

@@ -74,11 +74,12 @@ async fn answers_equal_those_of_the_upstream() {
             .post(direct)
             .bearer_auth("one")
             .header("content-type", "application/json");
-        let request = match path.contains("/messages") {
-            true => request
+        let request = if path.contains("/messages") {
+            request
                 .header("x-api-key", "one")
-                .header("anthropic-version", "2023-06-01"),
-            false => request,
+                .header("anthropic-version", "2023-06-01")
+        } else {
+            request
         };
         let direct = read(request.body(body.to_string())).await;
         let through = setup.ask(path, &body).await;

@@ -388,9 +388,10 @@ async fn base_urls_are_used_as_they_are() {
         ("/backend-api/codex", "/backend-api/codex"),
     ] {
         let upstream = FakeUpstream::start(|received| {
-            let api = match received.line.contains("/responses") {
-                true => Api::Responses,
-                false => Api::Chat,
+            let api = if received.line.contains("/responses") {
+                Api::Responses
+            } else {
+                Api::Chat
             };
             let body = api.answer(&format!("answer {}", received.number), false);
             fake_upstream::answer("200 OK", fake_upstream::media(false), &body)

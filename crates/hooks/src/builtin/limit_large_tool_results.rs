@@ -137,9 +137,12 @@ fn directory_in(parent: &Path) -> io::Result<TempDir> {
 /// Converts a tool name to a part of a file name.
 fn sanitize_file_name(tool: &str) -> String {
     const LONGEST: usize = 40;
-    let replace = |c: char| match c.is_ascii_alphanumeric() || c == '_' {
-        true => c,
-        false => '-',
+    let replace = |c: char| {
+        if c.is_ascii_alphanumeric() || c == '_' {
+            c
+        } else {
+            '-'
+        }
     };
     tool.chars().take(LONGEST).map(replace).collect()
 }

@@ -63,9 +63,10 @@ impl SecretMask<'_> {
     /// Returns the masked text; `None` if there is nothing to mask.
     pub(super) fn text(self, text: &str) -> Option<String> {
         let known = self.secret_set.redact(text);
-        let shown = match self.shapes {
-            true => shapes::mask(&known),
-            false => Cow::Borrowed(&*known),
+        let shown = if self.shapes {
+            shapes::mask(&known)
+        } else {
+            Cow::Borrowed(&*known)
         };
         (shown != text).then(|| shown.into_owned())
     }

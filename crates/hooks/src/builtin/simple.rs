@@ -67,9 +67,10 @@ impl<T: SimpleBuiltin> Builtin for T {
     }
 
     fn sections(&self) -> &'static [&'static str] {
-        match T::HAS_FLAG {
-            true => const { &[T::NAME] },
-            false => &[],
+        if T::HAS_FLAG {
+            const { &[T::NAME] }
+        } else {
+            &[]
         }
     }
 
@@ -79,13 +80,14 @@ impl<T: SimpleBuiltin> Builtin for T {
 
     fn inject(&self, agent: &dyn AgentView) -> Vec<Injection> {
         let said = flag::value(agent, T::NAME).filter(|_| T::HAS_FLAG);
-        match said.unwrap_or_else(|| self.is_enabled_by_default(agent)) {
-            true => T::EVENTS
+        if said.unwrap_or_else(|| self.is_enabled_by_default(agent)) {
+            T::EVENTS
                 .iter()
                 .copied()
                 .map(Injection::for_event)
-                .collect(),
-            false => Vec::new(),
+                .collect()
+        } else {
+            Vec::new()
         }
     }
 

@@ -49,9 +49,10 @@ pub(super) fn definition(
     };
     let own = table.read(node, &mut context.problems)?;
     let shared = SHARED.read(node, &mut context.problems)?;
-    let of_claude = match is_of_claude {
-        true => CLAUDE.read(node, &mut context.problems),
-        false => None,
+    let of_claude = if is_of_claude {
+        CLAUDE.read(node, &mut context.problems)
+    } else {
+        None
     };
     let mut tables = vec![&TYPED, &SHARED, table];
     tables.extend(of_claude.map(|_| &CLAUDE));

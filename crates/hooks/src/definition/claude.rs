@@ -65,9 +65,10 @@ pub(super) fn prompt(
             .filter(|model| !model.trim().is_empty()),
         prompt: values.string("prompt")?,
     };
-    let timeout = match is_agent {
-        true => AGENT_TIMEOUT,
-        false => PROMPT_TIMEOUT,
+    let timeout = if is_agent {
+        AGENT_TIMEOUT
+    } else {
+        PROMPT_TIMEOUT
     };
     Some((action, timeout))
 }

@@ -37,13 +37,15 @@ pub(super) fn timeout(
     let Some(number) = number else {
         return default;
     };
-    let seconds = match dialect.vocabulary().timeouts_in_milliseconds {
-        true => number / 1000.0,
-        false => number,
+    let seconds = if dialect.vocabulary().timeouts_in_milliseconds {
+        number / 1000.0
+    } else {
+        number
     };
-    match seconds > 0.0 {
-        true => Duration::from_secs_f64(seconds.min(YEAR.as_secs_f64())),
-        false => default,
+    if seconds > 0.0 {
+        Duration::from_secs_f64(seconds.min(YEAR.as_secs_f64()))
+    } else {
+        default
     }
 }
 

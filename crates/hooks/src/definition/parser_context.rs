@@ -58,9 +58,10 @@ impl ParserContext<'_> {
     /// Reports a feature of another runtime that we do not have: a warning in that runtime's files, an
     /// error in ours.
     pub(super) fn unsupported(&mut self, problem: Problem) {
-        match self.foreign {
-            true => self.warnings.push(problem),
-            false => self.problems.push(problem),
+        if self.foreign {
+            self.warnings.push(problem)
+        } else {
+            self.problems.push(problem)
         }
     }
 }

@@ -149,9 +149,10 @@ impl<'a> HooksParser<'a> {
             .help(remedy(name, dialect));
         // In files of other runtimes, it may be a new event. A probable typo is still an error:
         // otherwise a guard would be lost.
-        match is_typo(name, dialect) {
-            true => self.context.problems.push(problem),
-            false => self.context.unsupported(problem),
+        if is_typo(name, dialect) {
+            self.context.problems.push(problem)
+        } else {
+            self.context.unsupported(problem)
         }
         None
     }
@@ -160,9 +161,10 @@ impl<'a> HooksParser<'a> {
     /// mere warning could be overlooked.
     fn report_unsupported(&mut self, event: &UnsupportedEvent, place: &SourceSpan) {
         let name = event.name;
-        let what = match event.guards {
-            true => "and what its hooks guard would not be guarded",
-            false => "so that its hooks never run",
+        let what = if event.guards {
+            "and what its hooks guard would not be guarded"
+        } else {
+            "so that its hooks never run"
         };
         let nearest = match event.nearest {
             "" => "leave it out",
@@ -172,9 +174,10 @@ impl<'a> HooksParser<'a> {
         let problem = Problem::new("unsupported-event", message)
             .at(place)
             .help(nearest);
-        match event.guards {
-            true => self.context.problems.push(problem),
-            false => self.context.warnings.push(problem),
+        if event.guards {
+            self.context.problems.push(problem)
+        } else {
+            self.context.warnings.push(problem)
         }
     }
 
@@ -246,9 +249,10 @@ impl<'a> HooksParser<'a> {
         };
         let matcher = dialect.matcher(written);
         if let Some((rule, tool)) = dialect.rule_in_matcher(written) {
-            let help = match dialect.vocabulary().options_of_claude {
-                true => format!("write `matcher: {tool}`, and `if: \"{rule}\"` in the hook"),
-                false => format!("write `{tool}`, and let the hook look at the arguments"),
+            let help = if dialect.vocabulary().options_of_claude {
+                format!("write `matcher: {tool}`, and `if: \"{rule}\"` in the hook")
+            } else {
+                format!("write `{tool}`, and let the hook look at the arguments")
             };
             let message = format!(
                 "`{rule}` matches no tool: a matcher is about names of tools, not about arguments"
@@ -275,9 +279,10 @@ impl<'a> HooksParser<'a> {
         let Some(dialect) = self.resolve_dialect(named, group.dialect) else {
             return;
         };
-        let mut event_name = match dialect == group.dialect {
-            true => group.event_name,
-            false => dialect.named_event(group.event_name.event),
+        let mut event_name = if dialect == group.dialect {
+            group.event_name
+        } else {
+            dialect.named_event(group.event_name.event)
         };
         event_name.guards |= group.event_name.guards;
         let read = self.context.problems.len();

@@ -30,12 +30,15 @@ impl FirstLine {
         }
         match (line.first(), serde_json::from_slice::<Value>(line)) {
             (None, _) => Self::Incomplete,
-            (Some(b'{'), Ok(said)) => match said["async"] == true {
-                true => Self::MovedToBackground {
-                    limit: said["asyncTimeout"].as_u64().map(Duration::from_millis),
-                },
-                false => Self::Other,
-            },
+            (Some(b'{'), Ok(said)) => {
+                if said["async"] == true {
+                    Self::MovedToBackground {
+                        limit: said["asyncTimeout"].as_u64().map(Duration::from_millis),
+                    }
+                } else {
+                    Self::Other
+                }
+            }
             (Some(b'{'), Err(_)) if !is_whole => Self::Incomplete,
             _ => Self::Other,
         }

@@ -74,9 +74,10 @@ fn rebuild_aligned(originals: &[Arc<Message>], mut tail: &[Value]) -> Result<Vec
         let before = pieces(original);
         let (after, rest) = tail.split_at(before.len());
         tail = rest;
-        messages.push(match before == after {
-            true => original.as_ref().clone(),
-            false => changed(original, after)?,
+        messages.push(if before == after {
+            original.as_ref().clone()
+        } else {
+            changed(original, after)?
         });
     }
     Ok(messages)

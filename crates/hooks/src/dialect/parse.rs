@@ -60,16 +60,17 @@ impl InputParser<'_> {
                 .event(&name)
                 .is_none_or(|known| known.event != self.event)
         });
-        match is_other && !name.is_empty() {
-            true => Err(Problem::new(
+        if is_other && !name.is_empty() {
+            Err(Problem::new(
                 "wrong-event",
                 format!(
                     "the input is for `{name}`, and the event is `{}`",
                     self.event
                 ),
             )
-            .help("change one of the two")),
-            false => Ok(()),
+            .help("change one of the two"))
+        } else {
+            Ok(())
         }
     }
 

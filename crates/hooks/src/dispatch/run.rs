@@ -107,9 +107,10 @@ async fn call_with_timeout(
     let handling = async { handler.handle(input).await };
     // Handlers stay in use after a panic and are responsible for their own state.
     let handling = AssertUnwindSafe(handling).catch_unwind();
-    let ended = match handler.applies_timeout() {
-        true => Ok(handling.await),
-        false => timeout(limit, handling).await,
+    let ended = if handler.applies_timeout() {
+        Ok(handling.await)
+    } else {
+        timeout(limit, handling).await
     };
     match ended {
         Ok(Ok(said)) => said,

@@ -117,9 +117,10 @@ fn candidates(dialect: Dialect, tool: &ToolUse, path: &Path, written: &str) -> V
         ],
     );
     let whole = write("write_file", &[("path", &path_text), ("content", written)]);
-    match is_patch(tool) {
-        true => vec![edit, whole],
-        false => vec![whole, edit],
+    if is_patch(tool) {
+        vec![edit, whole]
+    } else {
+        vec![whole, edit]
     }
 }
 
@@ -190,11 +191,12 @@ pub(super) fn combine(
 
 fn add(all: &mut Output, output: Output, is_of_file: bool) {
     let rewrites = output.updated_input.is_some() || !output.removed_input.is_empty();
-    let block = match is_of_file && rewrites {
-        true => output.block.or(Some(
-            "a hook rewrote one write of a call that writes several files or writes them in another way, which cannot be done here; the call is denied".to_owned(),
-        )),
-        false => output.block,
+    let block = if is_of_file && rewrites {
+        output.block.or(Some(
+        "a hook rewrote one write of a call that writes several files or writes them in another way, which cannot be done here; the call is denied".to_owned(),
+    ))
+    } else {
+        output.block
     };
     all.block = all.block.take().or(block);
     all.ends_turn = all.ends_turn.take().or(output.ends_turn);

@@ -48,9 +48,10 @@ pub(super) fn create(
 
 fn unknown(name: &str, dependencies: &HookDependencies) -> Problem {
     let names: Vec<&str> = dependencies.builtins.iter().map(|one| one.name()).collect();
-    let message = match name.is_empty() {
-        true => "a builtin without a name".to_owned(),
-        false => format!("there is no builtin `{name}`"),
+    let message = if name.is_empty() {
+        "a builtin without a name".to_owned()
+    } else {
+        format!("there is no builtin `{name}`")
     };
     Problem::new("unknown-builtin", message).help(did_you_mean(name, &names))
 }

@@ -97,13 +97,12 @@ impl CommandHandler {
             input: stdin,
             sandbox,
         };
-        match self.entry.dialect.may_move_to_background() {
-            true => self.run_maybe_in_background(job, input, has_begun).await,
-            false => {
-                let see = |_, _: &[u8]| has_begun.store(true, Ordering::Relaxed);
-                let ended = job.run_observed(see).await?;
-                self.entry.dialect.read(&self.entry, input, &ended)
-            }
+        if self.entry.dialect.may_move_to_background() {
+            self.run_maybe_in_background(job, input, has_begun).await
+        } else {
+            let see = |_, _: &[u8]| has_begun.store(true, Ordering::Relaxed);
+            let ended = job.run_observed(see).await?;
+            self.entry.dialect.read(&self.entry, input, &ended)
         }
     }
 

@@ -143,9 +143,10 @@ impl HttpHandler {
     async fn refused(&self, status: StatusCode, response: Response, secrets: &[&str]) -> Fault {
         let excerpt = excerpt(response, secrets).await;
         let shown = masked(&self.url);
-        let message = match excerpt.is_empty() {
-            true => format!("`{shown}` answered {status}"),
-            false => format!("`{shown}` answered {status}: {excerpt}"),
+        let message = if excerpt.is_empty() {
+            format!("`{shown}` answered {status}")
+        } else {
+            format!("`{shown}` answered {status}: {excerpt}")
         };
         Fault {
             // A guard that does not accept the size of a call has not judged it.

@@ -121,9 +121,10 @@ impl Judgement {
             "the model's answer is no `{}` ({what}); expected {{\"decision\": \"{}\", \"reason\": …}}; it answered: {}",
             self.name(),
             decisions.join("|"),
-            match line.is_empty() {
-                true => "nothing",
-                false => head(&line, SHOWN),
+            if line.is_empty() {
+                "nothing"
+            } else {
+                head(&line, SHOWN)
             }
         ))
     }

@@ -151,8 +151,9 @@ fn check_exit_code(ended: &HandlerResponse) -> Result<(), Fault> {
     let complaint = cachalot_core::secret::mask_credentials(complaint.trim());
     let complaint = head(&complaint, SHOWN);
     let code = ended.code;
-    Err(Fault::new(match complaint.is_empty() {
-        true => format!("{what} (exit code {code}): {remedy}"),
-        false => format!("{what} (exit code {code}): {complaint}; {remedy}"),
+    Err(Fault::new(if complaint.is_empty() {
+        format!("{what} (exit code {code}): {remedy}")
+    } else {
+        format!("{what} (exit code {code}): {complaint}; {remedy}")
     }))
 }

@@ -74,9 +74,10 @@ impl PromptHandler {
     fn question(&self, input: &Input) -> Result<String, Fault> {
         let told = self.entry.dialect.write(&self.entry, input)?;
         let told = String::from_utf8_lossy(&told);
-        Ok(match self.prompt.contains(ARGUMENTS) {
-            true => self.prompt.replace(ARGUMENTS, &told),
-            false => format!("{}\n\n{told}", self.prompt),
+        Ok(if self.prompt.contains(ARGUMENTS) {
+            self.prompt.replace(ARGUMENTS, &told)
+        } else {
+            format!("{}\n\n{told}", self.prompt)
         })
     }
 

@@ -107,9 +107,10 @@ impl QuestionTemplate {
             .environment
             .render_str(&self.source, Value::from_pairs(names))
             .map_err(|error| Fault::new(format!("`prompt`: {}", message(&error))))?;
-        match rendered.trim().is_empty() {
-            true => Err(Fault::new("`prompt`: nothing is left of the question")),
-            false => Ok(rendered),
+        if rendered.trim().is_empty() {
+            Err(Fault::new("`prompt`: nothing is left of the question"))
+        } else {
+            Ok(rendered)
         }
     }
 }
@@ -135,9 +136,10 @@ fn environment(undefined: UndefinedBehavior) -> Environment<'static> {
 }
 
 fn defined(value: &Value) -> Result<(), Error> {
-    match value.is_undefined() {
-        true => value.get_attr("").map(drop),
-        false => Ok(()),
+    if value.is_undefined() {
+        value.get_attr("").map(drop)
+    } else {
+        Ok(())
     }
 }
 

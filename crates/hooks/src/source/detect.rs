@@ -48,9 +48,10 @@ pub(super) fn dialect(path: &Path, node: &Node) -> Result<Dialect, Problem> {
         .is_some_and(|extension| extension == "toml")
         || has_codex_keys(node, events)
         || named == Some(Dialect::Codex);
-    let claude = match codex {
-        true => Dialect::Codex,
-        false => Dialect::Claude,
+    let claude = if codex {
+        Dialect::Codex
+    } else {
+        Dialect::Claude
     };
     let of_claude = only(Dialect::Claude, Dialect::Gemini);
     let of_gemini = only(Dialect::Gemini, Dialect::Claude);

@@ -28,13 +28,14 @@ fn plain(text: &str) -> String {
             other => (other.len_utf8(), other != '\t'),
         };
         let (piece, behind) = rest.split_at(length);
-        match is_kept {
-            true => plain.push_str(piece),
-            false => plain.extend(
+        if is_kept {
+            plain.push_str(piece)
+        } else {
+            plain.extend(
                 piece
                     .bytes()
                     .map(|byte| if byte == b'\n' { '\n' } else { ' ' }),
-            ),
+            )
         }
         rest = behind;
     }

@@ -452,9 +452,10 @@ async fn builtin_is_injected_for_enabled_sections_only() {
             .iter()
             .map(|injection| injection.event)
             .collect();
-        let expected: &[Event] = match injected {
-            true => &[Event::PreUserTurn, Event::Stop, Event::TurnEnd],
-            false => &[],
+        let expected: &[Event] = if injected {
+            &[Event::PreUserTurn, Event::Stop, Event::TurnEnd]
+        } else {
+            &[]
         };
         assert_eq!(events, expected, "{section}");
         assert_eq!(

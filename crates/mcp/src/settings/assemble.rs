@@ -495,11 +495,10 @@ async fn tools_of_servers(
 }
 
 fn no_match_warning(server: &str, is_read_only: bool) -> String {
-    let remedy = match is_read_only {
-        true => {
-            "its toolset is `readonly`, and tools of servers count as read-only only with `trust: {read_only: […]}`"
-        }
-        false => "it offers nothing, or nothing that `tools` takes",
+    let remedy = if is_read_only {
+        "its toolset is `readonly`, and tools of servers count as read-only only with `trust: {read_only: […]}`"
+    } else {
+        "it offers nothing, or nothing that `tools` takes"
     };
     format!("no tool of the MCP server `{server}` is used: {remedy}")
 }

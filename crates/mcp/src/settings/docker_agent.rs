@@ -337,12 +337,15 @@ fn map_entry(node: &Node, key: &str, value: &dyn Fn(&Node) -> Node) -> Node {
     let Some(entries) = node.as_map() else {
         return node.clone();
     };
-    let entries = entries.iter().map(|entry| match entry.key == key {
-        true => MapEntry {
-            value: value(&entry.value),
-            ..entry.clone()
-        },
-        false => entry.clone(),
+    let entries = entries.iter().map(|entry| {
+        if entry.key == key {
+            MapEntry {
+                value: value(&entry.value),
+                ..entry.clone()
+            }
+        } else {
+            entry.clone()
+        }
     });
     Node {
         place: node.place.clone(),

@@ -325,9 +325,10 @@ fn toolset(
             NameFilter::default(),
         ),
         _ => {
-            let (definition, filter) = match *table == REFERENCE {
-                true => referenced(values, servers, problems)?,
-                false => own_server(values, servers, before, problems)?,
+            let (definition, filter) = if *table == REFERENCE {
+                referenced(values, servers, problems)?
+            } else {
+                own_server(values, servers, before, problems)?
             };
             (ToolsetKind::Mcp(Box::new(definition)), filter)
         }
@@ -524,9 +525,10 @@ fn referenced(
         return Some((definition, filter));
     }
     let known: Vec<&str> = servers.keys().map(String::as_str).collect();
-    let help = match known.is_empty() {
-        true => "define it under `mcps`".to_owned(),
-        false => did_you_mean(name, &known),
+    let help = if known.is_empty() {
+        "define it under `mcps`".to_owned()
+    } else {
+        did_you_mean(name, &known)
     };
     let message = format!("there is no MCP server `{name}`");
     problems.push(problem(node, "unknown-server", message, help));

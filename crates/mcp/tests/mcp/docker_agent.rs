@@ -21,9 +21,12 @@ fn toolsets(text: &str) -> (ToolsetSettings, Vec<Problem>) {
 /// The codes of warnings and the texts of errors.
 fn found(text: &str) -> Vec<String> {
     let (_, problems) = toolsets(text);
-    let told = problems.iter().map(|problem| match problem.is_warning {
-        true => problem.code.to_owned(),
-        false => problem.to_string(),
+    let told = problems.iter().map(|problem| {
+        if problem.is_warning {
+            problem.code.to_owned()
+        } else {
+            problem.to_string()
+        }
     });
     told.collect()
 }

@@ -209,9 +209,10 @@ impl Server {
             _ => json!({ "contents": contents }),
         };
         let answer = json!({ "jsonrpc": "2.0", "id": id, "result": result });
-        match uri.starts_with("test://racing/") {
-            true => vec![updated(uri), answer],
-            false => vec![answer],
+        if uri.starts_with("test://racing/") {
+            vec![updated(uri), answer]
+        } else {
+            vec![answer]
         }
     }
 }

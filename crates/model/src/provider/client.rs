@@ -68,12 +68,13 @@ pub(crate) async fn exchange(
             Ok(reply) => return Ok(reply),
             Err(attempt_failure) => attempt_failure,
         };
-        let pause = match attempt_failure.retryable
+        let pause = if attempt_failure.retryable
             && !is_shown.load(Ordering::Relaxed)
             && tries <= model.retries
         {
-            true => retry_pause::pause_before_retry(&attempt_failure.error, tries, &*model.pauses),
-            false => None,
+            retry_pause::pause_before_retry(&attempt_failure.error, tries, &*model.pauses)
+        } else {
+            None
         };
         let Some(pause) = pause else {
             return Err(attempt_failure.after(tries));
@@ -131,9 +132,10 @@ async fn request(
     if let ProviderKey::Present { variable, secret } = &model.key
         && !model.authorizes_itself()
     {
-        let text = match model.key_header == cachalot_storage::header::AUTHORIZATION {
-            true => format!("Bearer {}", secret.expose()),
-            false => secret.expose().clone(),
+        let text = if model.key_header == cachalot_storage::header::AUTHORIZATION {
+            format!("Bearer {}", secret.expose())
+        } else {
+            secret.expose().clone()
         };
         let mut value = HeaderValue::from_str(&text).map_err(|_| {
             Error::new(
@@ -145,9 +147,10 @@ async fn request(
         headers.insert(model.key_header.clone(), value);
     }
     for header in &model.headers {
-        let newest = match header.is_usual_version && model.has_versions_of_anthropic() {
-            true => header::newest_version(&body),
-            false => None,
+        let newest = if header.is_usual_version && model.has_versions_of_anthropic() {
+            header::newest_version(&body)
+        } else {
+            None
         };
         if let Some(value) = newest.or_else(|| header.header_value()) {
             headers.append(header.name.clone(), value);

@@ -135,9 +135,10 @@ impl Model {
             && is_openai(stored)
             && is_openai(self.shared.format)
             && self.shared.capabilities.takes(stored) != Some(false);
-        match keeps {
-            true => self.in_format(stored),
-            false => self.clone(),
+        if keeps {
+            self.in_format(stored)
+        } else {
+            self.clone()
         }
     }
 

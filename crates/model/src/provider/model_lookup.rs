@@ -63,9 +63,10 @@ impl ModelLookup {
             Some(format) => Ok(format),
             None if self.usual_format() != Format::Chat => Ok(self.usual_format()),
             None if only_responses => Ok(Format::Responses),
-            None => Ok(match self.prefers_responses() {
-                true => Format::Responses,
-                false => Format::Chat,
+            None => Ok(if self.prefers_responses() {
+                Format::Responses
+            } else {
+                Format::Chat
             }),
         }
     }

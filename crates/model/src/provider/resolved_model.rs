@@ -166,9 +166,10 @@ impl ResolvedModel {
         let mut sorted: Vec<&Header> = self.headers.iter().collect();
         sorted.sort_by(|one, other| one.name.as_str().cmp(other.name.as_str()));
         for header in sorted {
-            let value = match header.is_secret() {
-                true => json!({ "digest": digest(header.value.expose()) }),
-                false => Value::from(header.value.expose().as_str()),
+            let value = if header.is_secret() {
+                json!({ "digest": digest(header.value.expose()) })
+            } else {
+                Value::from(header.value.expose().as_str())
             };
             headers.insert(header.name.as_str().to_owned(), value);
         }

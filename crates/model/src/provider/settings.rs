@@ -189,12 +189,13 @@ impl ModelSettings {
         let other_provider = beneath.provider.is_some()
             && self.provider.is_some()
             && self.provider != beneath.provider;
-        let mut beneath = match other_provider {
-            true => Self {
+        let mut beneath = if other_provider {
+            Self {
                 model: beneath.model.clone(),
                 ..beneath.for_any_model()
-            },
-            false => beneath.clone(),
+            }
+        } else {
+            beneath.clone()
         };
         if self.base_url.is_some() {
             beneath.token_key = None;
@@ -380,10 +381,13 @@ pub const PROVIDER_KEYS: &[Parameter] = &[
 static BASE_URL: Custom = Custom {
     schema: Some(text_schema),
     check: |entry, problems| {
-        check_text(entry, problems, |text| match text.contains("${") {
-            // A variable that is not set was reported before.
-            true => Ok(()),
-            false => address::parse(text).map(|_| ()),
+        check_text(entry, problems, |text| {
+            if text.contains("${") {
+                // A variable that is not set was reported before.
+                Ok(())
+            } else {
+                address::parse(text).map(|_| ())
+            }
         });
     },
 };

@@ -264,9 +264,10 @@ impl<'a> AnalyzedRequest<'a> {
                 MatchResult::No
             };
         }
-        match analyzed.script.unclear.is_empty() && analyzed.paths.others.is_none() {
-            true => found,
-            false => found.max(MatchResult::Maybe),
+        if analyzed.script.unclear.is_empty() && analyzed.paths.others.is_none() {
+            found
+        } else {
+            found.max(MatchResult::Maybe)
         }
     }
 
@@ -323,9 +324,10 @@ fn command(analyzed: &AnalyzedCommand<'_>, pattern: &Pattern) -> MatchResult {
         CommandText::Line(line) => line.clone(),
         CommandText::Program(words) => words.join(" "),
     };
-    match pattern.matches(&text) {
-        true => MatchResult::Yes,
-        false => match_script(&analyzed.script, pattern),
+    if pattern.matches(&text) {
+        MatchResult::Yes
+    } else {
+        match_script(&analyzed.script, pattern)
     }
 }
 
@@ -485,9 +487,10 @@ fn match_host(analyzed: &AnalyzedCommand<'_>, pattern: &Pattern) -> MatchResult 
         // `curl` expands brackets and braces in URLs.
         let place = text.split_once("://").map_or("", |(_, place)| place);
         let is_expanded = place.trim_start_matches('[').contains(['[', '{']);
-        match is_expanded || text.contains(UNKNOWN) {
-            true => MatchResult::Maybe,
-            false => MatchResult::No,
+        if is_expanded || text.contains(UNKNOWN) {
+            MatchResult::Maybe
+        } else {
+            MatchResult::No
         }
     });
     match (strongest(hosts), analyzed.script.unclear.is_empty()) {
@@ -511,9 +514,10 @@ fn hosts_in(text: &str) -> impl Iterator<Item = String> {
         .filter(|part| !part.is_empty())
         .flat_map(|part| {
             let spelled: Vec<String> = host_spellings(part).collect();
-            match spelled.is_empty() {
-                true => host_spellings(&format!("http://{part}")).collect(),
-                false => spelled,
+            if spelled.is_empty() {
+                host_spellings(&format!("http://{part}")).collect()
+            } else {
+                spelled
             }
         })
         .collect::<Vec<_>>()

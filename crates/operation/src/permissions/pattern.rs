@@ -116,13 +116,15 @@ impl Pattern {
         if !text.contains(UNKNOWN) {
             return MatchResult::No;
         }
-        let signs: Vec<char> = match any_case {
-            true => text.to_lowercase().chars().collect(),
-            false => text.chars().collect(),
+        let signs: Vec<char> = if any_case {
+            text.to_lowercase().chars().collect()
+        } else {
+            text.chars().collect()
         };
-        match signs.len() <= MAX_TEXT_CHARS && !self.intersects(&signs, any_case) {
-            true => MatchResult::No,
-            false => MatchResult::Maybe,
+        if signs.len() <= MAX_TEXT_CHARS && !self.intersects(&signs, any_case) {
+            MatchResult::No
+        } else {
+            MatchResult::Maybe
         }
     }
 
@@ -132,9 +134,12 @@ impl Pattern {
         let columns = signs.len() + 1;
         let mut seen = vec![false; (self.tokens.len() + 1) * columns];
         let mut open = vec![(0, 0)];
-        let is_equal = |sign: char, other: char| match any_case {
-            true => other.to_lowercase().eq([sign]),
-            false => sign == other,
+        let is_equal = |sign: char, other: char| {
+            if any_case {
+                other.to_lowercase().eq([sign])
+            } else {
+                sign == other
+            }
         };
         while let Some((row, column)) = open.pop() {
             if std::mem::replace(&mut seen[row * columns + column], true) {

@@ -230,9 +230,10 @@ impl Rule {
             && others
                 .iter()
                 .all(|(name, pattern)| call.may_match(name, pattern, false) != MatchResult::No);
-        match is_about {
-            true => paths.into_iter().map(|(_, pattern)| pattern).collect(),
-            false => Vec::new(),
+        if is_about {
+            paths.into_iter().map(|(_, pattern)| pattern).collect()
+        } else {
+            Vec::new()
         }
     }
 

@@ -116,9 +116,12 @@ fn gather(
 }
 
 fn take(purpose: Purpose, text: &str, read_only: bool, found: &mut ResourceAccess) {
-    let mut path = |path: PathBuf| match read_only {
-        true => found.reads.push(path),
-        false => found.writes.push(path),
+    let mut path = |path: PathBuf| {
+        if read_only {
+            found.reads.push(path)
+        } else {
+            found.writes.push(path)
+        }
     };
     if let Some(file) = file_url_path(text) {
         path(file);
@@ -168,9 +171,10 @@ fn purpose(name: &str, schema: &Value) -> Purpose {
     {
         return Purpose::Path;
     }
-    match COMMAND_WORDS.contains(&last) || COMMAND_WORDS.contains(&whole.as_str()) {
-        true => Purpose::Command,
-        false => Purpose::Other,
+    if COMMAND_WORDS.contains(&last) || COMMAND_WORDS.contains(&whole.as_str()) {
+        Purpose::Command
+    } else {
+        Purpose::Other
     }
 }
 

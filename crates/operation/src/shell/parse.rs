@@ -447,9 +447,10 @@ impl Parser {
                 }
                 let line = self.take(self.distance(|sign| sign == '\n'));
                 self.at += 1;
-                let text = match pending.strips_tabs {
-                    true => line.trim_start_matches('\t'),
-                    false => &line,
+                let text = if pending.strips_tabs {
+                    line.trim_start_matches('\t')
+                } else {
+                    &line
                 };
                 if text == pending.delimiter {
                     break;
@@ -457,9 +458,10 @@ impl Parser {
                 body.push_str(&line);
                 body.push('\n');
             }
-            match !pending.is_quoted && body.contains(['$', '`']) {
-                true => self.found.expanded.push(body),
-                false => self.found.documents.push(body),
+            if !pending.is_quoted && body.contains(['$', '`']) {
+                self.found.expanded.push(body)
+            } else {
+                self.found.documents.push(body)
             }
         }
     }
@@ -520,10 +522,7 @@ impl Parser {
             self.current.has_pattern = true;
             return UNKNOWN.to_string();
         }
-        match is_opaque {
-            true => UNKNOWN.to_string(),
-            false => text,
-        }
+        if is_opaque { UNKNOWN.to_string() } else { text }
     }
 
     /// True if the word here is `[` or `[[`.
@@ -622,22 +621,22 @@ impl Parser {
                     count += if sign == '\\' { 2 } else { 1 };
                 }
                 let inner = self.take(count);
-                match inner.contains('\\') {
+                if inner.contains('\\') {
                     // Shells without this form end it at another quote.
-                    true => {
-                        self.unclear("a text with escapes (`$'…'`)");
-                        text.push(UNKNOWN);
-                    }
-                    false => text.push_str(&inner),
+                    self.unclear("a text with escapes (`$'…'`)");
+                    text.push(UNKNOWN);
+                } else {
+                    text.push_str(&inner)
                 }
                 self.close('\'');
             }
             Some('"') if !is_quoted => self.double_quotes(text),
             Some(sign) if is_name(sign) || "@*#?-!$".contains(sign) => {
                 self.not_plain("a variable");
-                let length = match is_name(sign) && !sign.is_ascii_digit() {
-                    true => self.distance(|sign| !is_name(sign)),
-                    false => 1,
+                let length = if is_name(sign) && !sign.is_ascii_digit() {
+                    self.distance(|sign| !is_name(sign))
+                } else {
+                    1
                 };
                 let name = self.take(length);
                 text.push_str(&self.value(&name, is_quoted));

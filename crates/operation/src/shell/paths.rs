@@ -204,9 +204,10 @@ impl WrittenPaths {
                 "a subcommand, an option or a setting of git that may change its configuration",
             );
         }
-        let rest = match program.contains('/') {
-            true => &words[..],
-            false => &words[1..],
+        let rest = if program.contains('/') {
+            &words[..]
+        } else {
+            &words[1..]
         };
         match analyzed.effect {
             Effect::Prints | Effect::Reads | Effect::Moves => {}

@@ -147,14 +147,13 @@ fn without_images(value: &Value) -> Value {
     match value {
         Value::Object(members) => {
             let kind = members.get("type").and_then(Value::as_str);
-            match kind.is_some_and(|kind| IMAGES.contains(&kind)) {
-                true => Value::Null,
-                false => {
-                    let members = members.iter();
-                    members
-                        .map(|(name, value)| (name.clone(), without_images(value)))
-                        .collect()
-                }
+            if kind.is_some_and(|kind| IMAGES.contains(&kind)) {
+                Value::Null
+            } else {
+                let members = members.iter();
+                members
+                    .map(|(name, value)| (name.clone(), without_images(value)))
+                    .collect()
             }
         }
         Value::Array(elements) => elements.iter().map(without_images).collect(),
@@ -180,9 +179,10 @@ fn edited(pair: &MessagePair<'_>) -> Option<LikelyCause> {
         .site
         .last_common
         .is_none_or(|node| node.level != Level::Message);
-    Some(match is_first {
-        true => LikelyCause::FirstMessageEdited,
-        false => LikelyCause::MessageEdited,
+    Some(if is_first {
+        LikelyCause::FirstMessageEdited
+    } else {
+        LikelyCause::MessageEdited
     })
 }
 
@@ -377,9 +377,10 @@ fn tool_result(pair: &MessagePair<'_>) -> Option<LikelyCause> {
             let message = serde_json::from_str(text(node)).unwrap_or_default();
             said(&message).contains(&result)
         });
-    Some(match again {
-        true => LikelyCause::ToolResultDeduplicated,
-        false => LikelyCause::ToolResultPruned,
+    Some(if again {
+        LikelyCause::ToolResultDeduplicated
+    } else {
+        LikelyCause::ToolResultPruned
     })
 }
 

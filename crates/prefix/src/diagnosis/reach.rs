@@ -132,9 +132,10 @@ impl ReadEstimator<'_> {
             .observed
             .previous
             .is_some_and(|usage| usage.cache_read > 0 || usage.cache_write() > 0);
-        match was_cached {
-            true => self.scaled(self.expected_bytes()),
-            false => self.expected(),
+        if was_cached {
+            self.scaled(self.expected_bytes())
+        } else {
+            self.expected()
         }
     }
 
@@ -275,9 +276,10 @@ impl ReadEstimator<'_> {
         }
         if self.rules.lookback.is_some() {
             if self.next.plan.marks().is_empty() && actual.unwrap_or(0) == 0 {
-                let cause = match self.previous.plan.marks().is_empty() {
-                    true => LikelyCause::NoMarkers,
-                    false => LikelyCause::MarkersDropped,
+                let cause = if self.previous.plan.marks().is_empty() {
+                    LikelyCause::NoMarkers
+                } else {
+                    LikelyCause::MarkersDropped
                 };
                 return (Reason::NotMarked, Some(cause));
             }

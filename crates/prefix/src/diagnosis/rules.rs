@@ -124,9 +124,10 @@ impl Rules {
 
 /// Returns the lifetime of a prefix that is not read, for a model of OpenAI; `None` if it is not published.
 pub(crate) fn openai_lifetime(model: &str) -> Option<Duration> {
-    match PUBLISHED.openai.contains_model(model) {
-        true => lifetime_by_name(&PUBLISHED.openai.model(model).lifetime),
-        false => Some(MAX_ASSUMED_LIFETIME),
+    if PUBLISHED.openai.contains_model(model) {
+        lifetime_by_name(&PUBLISHED.openai.model(model).lifetime)
+    } else {
+        Some(MAX_ASSUMED_LIFETIME)
     }
 }
 

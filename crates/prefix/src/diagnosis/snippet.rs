@@ -25,10 +25,11 @@ pub(super) fn change(site: &DifferenceSite<'_>, secret_set: &SecretSet) -> TextC
         after: shown(after, site.offset, secret_set),
     };
     let lines = both(shown);
-    match lines.before == lines.after {
+    if lines.before == lines.after {
         // The difference is the end of the line.
-        true => both(written),
-        false => lines,
+        both(written)
+    } else {
+        lines
     }
 }
 
@@ -98,10 +99,11 @@ fn around(text: &str, at: usize, secret_set: &SecretSet, read: bool) -> String {
         // A secret spans the place.
         return MASK.to_owned();
     }
-    match is_in_string(text, at) {
-        true if read => line(&whole, left.len()),
+    if is_in_string(text, at) && read {
+        line(&whole, left.len())
+    } else {
         // A line is not meaningful if the structure differs.
-        _ => as_written(&whole, left.len()).to_owned(),
+        as_written(&whole, left.len()).to_owned()
     }
 }
 

@@ -167,17 +167,23 @@ pub(crate) fn find(text: &str) -> Vec<Word> {
         let word = trimmed(&text[range.clone()]);
         let context = || context(text, range.start);
         let (kind, is_current, end) = match kind(word) {
-            Some(VolatileKind::Time) => match is_timestamp(word) || describes_current(&context()) {
-                true => (VolatileKind::Time, true, range.end),
-                false => continue,
-            },
+            Some(VolatileKind::Time) => {
+                if is_timestamp(word) || describes_current(&context()) {
+                    (VolatileKind::Time, true, range.end)
+                } else {
+                    continue;
+                }
+            }
             Some(VolatileKind::Date) => {
                 (VolatileKind::Date, describes_current(&context()), range.end)
             }
-            Some(VolatileKind::Identifier) => match is_revision(word, &context()) {
-                true => continue,
-                false => (VolatileKind::Identifier, true, range.end),
-            },
+            Some(VolatileKind::Identifier) => {
+                if is_revision(word, &context()) {
+                    continue;
+                } else {
+                    (VolatileKind::Identifier, true, range.end)
+                }
+            }
             None => match date_in_words(text, &words[index..]) {
                 Some(end) => (VolatileKind::Date, describes_current(&context()), end),
                 None => continue,

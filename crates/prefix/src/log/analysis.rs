@@ -199,9 +199,10 @@ impl Analyzer {
             .take(MAX_LINE_BYTES as u64 + 1)
             .read_to_end(&mut body)?;
         self.captures += 1;
-        let read = match body.len() > MAX_LINE_BYTES {
-            true => Err(LineReason::TooLong),
-            false => envelope::read(&mut self.forms, &body),
+        let read = if body.len() > MAX_LINE_BYTES {
+            Err(LineReason::TooLong)
+        } else {
+            envelope::read(&mut self.forms, &body)
         };
         match read {
             Ok(logged) => self.take(LoggedRequest {

@@ -88,9 +88,10 @@ fn read_within(
     depth: u32,
 ) -> Result<LoggedRequest, Reason> {
     let begins_as_object = text.trim_ascii_start().first() == Some(&b'{');
-    let envelope = match begins_as_object {
-        true => Envelope::read(text)?,
-        false => None,
+    let envelope = if begins_as_object {
+        Envelope::read(text)?
+    } else {
+        None
     };
     let Some(envelope) = envelope else {
         return read_request(forms, text, around);

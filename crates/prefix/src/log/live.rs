@@ -151,8 +151,9 @@ impl LiveAnalyzer {
 }
 
 fn shortened(session: String) -> String {
-    match session.len() > MAX_SESSION_BYTES {
-        true => Digest::sha256(session.as_bytes()).to_hex()[..NAME_DIGITS].to_owned(),
-        false => session,
+    if session.len() > MAX_SESSION_BYTES {
+        Digest::sha256(session.as_bytes()).to_hex()[..NAME_DIGITS].to_owned()
+    } else {
+        session
     }
 }

@@ -278,9 +278,10 @@ impl RecordedRequests {
 
     /// Counts the bytes of a part that is added.
     fn hold(&mut self, bytes: usize) {
-        let limit = match self.known.is_empty() {
-            true => MAX_UNNEEDED_BYTES,
-            false => MAX_PART_BYTES,
+        let limit = if self.known.is_empty() {
+            MAX_UNNEEDED_BYTES
+        } else {
+            MAX_PART_BYTES
         };
         if self.bytes + bytes > limit {
             self.shapes.clear();
@@ -455,9 +456,10 @@ impl RecordedRequests {
         let open = self.open.iter().position(|(other, _)| other == id);
         let Some((_, logged)) = open.and_then(|at| self.open.remove(at)) else {
             let id = id_hash(id.as_str());
-            return match self.known.contains(&id) && !self.here.contains(&id) {
-                true => AnsweredRequest::Elsewhere,
-                false => AnsweredRequest::Unknown,
+            return if self.known.contains(&id) && !self.here.contains(&id) {
+                AnsweredRequest::Elsewhere
+            } else {
+                AnsweredRequest::Unknown
             };
         };
         let before = self.last.insert(answer.place.clone(), answer.id.clone());
@@ -480,10 +482,11 @@ impl RecordedRequests {
         match &mut self.answer {
             Some(partial) if partial.id == answer.id => {
                 partial.length = partial.length.saturating_add(length);
-                match partial.length <= MAX_LINE_BYTES {
-                    true => partial.blocks.extend(content),
+                if partial.length <= MAX_LINE_BYTES {
+                    partial.blocks.extend(content)
+                } else {
                     // No request can have a message that is longer than a line.
-                    false => partial.blocks.clear(),
+                    partial.blocks.clear()
                 }
                 partial.is_held = false;
             }

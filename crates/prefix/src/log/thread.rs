@@ -82,9 +82,10 @@ impl Thread {
             prompt,
             namespace,
             plan,
-            tail: match tail.len() > MAX_TAIL_BYTES {
-                true => Bytes::from_static(b"}"),
-                false => tail,
+            tail: if tail.len() > MAX_TAIL_BYTES {
+                Bytes::from_static(b"}")
+            } else {
+                tail
             },
             usage,
             counted,

@@ -208,9 +208,10 @@ fn diagnose(
     let unread = expected.saturating_sub(answer.usage.cache_read);
     // Tokens that were not written again were not sent. Where the provider caches without markers, writes may not be
     // counted.
-    let sent = match answer.is_cached_automatically {
-        true => (answer.usage.cache_write()).saturating_add(answer.usage.uncached_input),
-        false => answer.usage.cache_write(),
+    let sent = if answer.is_cached_automatically {
+        (answer.usage.cache_write()).saturating_add(answer.usage.uncached_input)
+    } else {
+        answer.usage.cache_write()
     };
     let lost = unread.min(sent);
     if lost <= SLACK {

@@ -85,9 +85,10 @@ impl TranscriptAnswer {
     /// Creates an answer of a session of Codex.
     pub(super) fn from_rollout(session: &str, answer: &RolloutAnswer) -> Self {
         Self {
-            id: match answer.is_record {
-                true => format!("{:016x}", answer.key),
-                false => format!("{session} {:016x}", answer.key),
+            id: if answer.is_record {
+                format!("{:016x}", answer.key)
+            } else {
+                format!("{session} {:016x}", answer.key)
             },
             place: TranscriptConversation::of_session(session),
             model: answer.model.to_string(),

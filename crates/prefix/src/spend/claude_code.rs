@@ -382,12 +382,11 @@ impl Transcript {
             loss: None,
         };
         // The lines of an answer follow each other. Some servers report its usage in the last one only.
-        let loss = match self.current == **id || usage == Usage::default() {
-            true => None,
-            false => {
-                self.current = id.to_string();
-                self.loss(line, &model, &usage, at, &message, reader)
-            }
+        let loss = if self.current == **id || usage == Usage::default() {
+            None
+        } else {
+            self.current = id.to_string();
+            self.loss(line, &model, &usage, at, &message, reader)
         };
         let key = hash(("claude", &**id));
         self.costs.has_answer(key);

@@ -252,9 +252,10 @@ impl CostStates {
         let named = costs.parents.iter().filter_map(|name| self.0.get(name));
         let relatives = relatives.iter().copied();
         let relatives = relatives.filter(|other| other.session != costs.session);
-        let parents: Vec<&SessionCosts> = match costs.parents.is_empty() {
-            true => relatives.collect(),
-            false => named.collect(),
+        let parents: Vec<&SessionCosts> = if costs.parents.is_empty() {
+            relatives.collect()
+        } else {
+            named.collect()
         };
         let states = parents.iter().flat_map(|parent| &parent.states);
         let base = states

@@ -33,8 +33,9 @@ pub(super) fn read(
     }
     let client = client_of(&document).filter(|client| client.writes_documents());
     let client = client.ok_or(FileError::Unknown)?;
-    match File::new(client, path, reader).line(&document, reader) {
-        true => Ok(()),
-        false => Err(MALFORMED),
+    if File::new(client, path, reader).line(&document, reader) {
+        Ok(())
+    } else {
+        Err(MALFORMED)
     }
 }

@@ -135,9 +135,10 @@ impl Chat {
         let Some(id) = &message.id else {
             return reader.unknown(Client::GeminiCli, "an answer without an ID");
         };
-        let folder = match self.folder.is_empty() {
-            true => self.project.as_deref().unwrap_or_default(),
-            false => &self.folder,
+        let folder = if self.folder.is_empty() {
+            self.project.as_deref().unwrap_or_default()
+        } else {
+            &self.folder
         };
         if self.is_routed {
             reader.untraced.insert(Client::GeminiCli, ROUTER);
@@ -160,9 +161,10 @@ impl Chat {
         };
         // A chat that continues another one repeats its messages, perhaps under the ID of another session. Short IDs
         // are not unique across sessions.
-        let session = match id.len() >= UUID_LENGTH {
-            true => "",
-            false => &self.session,
+        let session = if id.len() >= UUID_LENGTH {
+            ""
+        } else {
+            &self.session
         };
         // The last copy counts.
         let (answer, is_known) = reader.entry(("gemini", session, &**id), new);

@@ -113,18 +113,19 @@ fn watch(interrupt: &InterruptHandle, ended: &mpsc::Receiver<()>) {
 }
 
 fn open(path: &Path, is_immutable: bool) -> rusqlite::Result<Connection> {
-    let connection = match is_immutable {
+    let connection = if is_immutable {
         // Without this parameter, SQLite makes files beside a database with a write-ahead log.
-        true => Connection::open_with_flags(
+        Connection::open_with_flags(
             format!("file:{}?immutable=1", escaped(path)),
             OpenFlags::SQLITE_OPEN_READ_ONLY
                 | OpenFlags::SQLITE_OPEN_URI
                 | OpenFlags::SQLITE_OPEN_NO_MUTEX,
-        ),
-        false => Connection::open_with_flags(
+        )
+    } else {
+        Connection::open_with_flags(
             path,
             OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
-        ),
+        )
     }?;
     connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_DATA_BYTES)?;
     connection.execute_batch("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON")?;

@@ -70,9 +70,10 @@ impl ReportedUsage {
     fn usage(&self, is_split: bool) -> Usage {
         let written = self.cache_write.unwrap_or(0);
         let hour = self.cache_write_1h.unwrap_or(0).min(written);
-        let (write_5m, other) = match is_split || self.cache_write_1h.is_some() {
-            true => (written - hour, 0),
-            false => (0, written - hour),
+        let (write_5m, other) = if is_split || self.cache_write_1h.is_some() {
+            (written - hour, 0)
+        } else {
+            (0, written - hour)
         };
         Usage {
             uncached_input: self.input.unwrap_or(0),

@@ -105,9 +105,10 @@ impl Counts {
         let cached = self.cached.min(self.input);
         // The sum shows output that excludes thoughts, as Gemini's does.
         let all = self.input.saturating_add(self.output);
-        let apart = match self.thoughts > 0 && self.total == all.saturating_add(self.thoughts) {
-            true => self.thoughts,
-            false => 0,
+        let apart = if self.thoughts > 0 && self.total == all.saturating_add(self.thoughts) {
+            self.thoughts
+        } else {
+            0
         };
         Usage {
             uncached_input: self.input - cached,

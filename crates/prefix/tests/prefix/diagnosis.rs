@@ -77,15 +77,14 @@ fn every_cause_is_found_in_its_pair_of_requests() {
     let mut wrong = Vec::new();
     for cause in LikelyCause::ALL {
         let [_, next] = pair(cause.code());
-        let found = match OF_ONE_REQUEST.contains(cause) {
-            true => {
-                let findings = lint(&next.request, &rules(&next));
-                findings
-                    .iter()
-                    .find(|found| found.cause == *cause)
-                    .map(|found| found.cause)
-            }
-            false => diagnosed(cause.code()).cause,
+        let found = if OF_ONE_REQUEST.contains(cause) {
+            let findings = lint(&next.request, &rules(&next));
+            findings
+                .iter()
+                .find(|found| found.cause == *cause)
+                .map(|found| found.cause)
+        } else {
+            diagnosed(cause.code()).cause
         };
         if found != Some(*cause) {
             wrong.push((cause.code(), found.map(LikelyCause::code)));

@@ -51,9 +51,10 @@ fn requests_with_different_last_messages_are_branches() {
     for session in [false, true] {
         let part = |last: &str| {
             let request = talk("You help.", &["Read this.", "I have.", last]);
-            match session {
-                true => in_session("s", request),
-                false => request,
+            if session {
+                in_session("s", request)
+            } else {
+                request
             }
         };
         let analysis = analyzed(&[
@@ -122,9 +123,10 @@ fn change_in_the_middle_is_a_break_without_a_known_cause() {
         let with = |answer: &str, said: &[&str]| {
             let said = [&["first question", answer], said].concat();
             let request = talk("You help.", &said);
-            match session {
-                true => in_session("s", request),
-                false => request,
+            if session {
+                in_session("s", request)
+            } else {
+                request
             }
         };
         let analysis = analyzed(&[

@@ -312,9 +312,10 @@ fn explicit_default_effort_is_no_difference() {
                 (Format::Responses, json!({"reasoning": {"effort": effort}})),
             ] {
                 let [bare, said] = with_and_without(format, model, &member);
-                match effort == default {
-                    true => same(&bare, &said),
-                    false => differ(&bare, &said),
+                if effort == default {
+                    same(&bare, &said)
+                } else {
+                    differ(&bare, &said)
                 }
             }
         }
@@ -325,9 +326,10 @@ fn explicit_default_effort_is_no_difference() {
             let member = json!({"output_config": {"effort": effort}});
             let [bare, said] = with_and_without(Format::Messages, model, &member);
             seen[1] += 1;
-            match capabilities.default_effort.as_ref() == Some(effort) {
-                true => same(&bare, &said),
-                false => differ(&bare, &said),
+            if capabilities.default_effort.as_ref() == Some(effort) {
+                same(&bare, &said)
+            } else {
+                differ(&bare, &said)
             }
         }
         let is_on = capabilities.thinking == Some(Thinking::AlwaysOn);
@@ -335,9 +337,10 @@ fn explicit_default_effort_is_no_difference() {
         for (kind, is_default) in [("adaptive", is_on), ("disabled", !is_on)] {
             let member = json!({"thinking": {"type": kind}});
             let [bare, said] = with_and_without(Format::Messages, model, &member);
-            match is_default {
-                true => same(&bare, &said),
-                false => differ(&bare, &said),
+            if is_default {
+                same(&bare, &said)
+            } else {
+                differ(&bare, &said)
             }
         }
     }

@@ -393,12 +393,9 @@ proptest! {
                     line["message"]["usage"][name] = json!(0);
                 }
             }
-            match is_marked {
-                true => fork.push(copy("c", &line)),
-                false => {
-                    line["sessionId"] = json!("r");
-                    resumed.push(line);
-                }
+            if is_marked { fork.push(copy("c", &line)) } else {
+                line["sessionId"] = json!("r");
+                resumed.push(line);
             }
         }
         let mut files = vec![&parent[..], &fork[..], &resumed[..]];

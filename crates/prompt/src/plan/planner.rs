@@ -148,9 +148,10 @@ fn long_part(
         _ => return None,
     };
     let marker_positions = prompt.last()?.marker_positions;
-    let last = match is_auto {
-        true => marker_positions.turn.or(marker_positions.frozen)?.node,
-        false => u32::MAX,
+    let last = if is_auto {
+        marker_positions.turn.or(marker_positions.frozen)?.node
+    } else {
+        u32::MAX
     };
     Some((time, last))
 }

@@ -90,9 +90,10 @@ impl Failing {
         let this = Arc::clone(self);
         move |number| {
             this.calls.fetch_add(1, Ordering::SeqCst);
-            match number == this.at.load(Ordering::SeqCst) {
-                true => fate,
-                false => CallBehavior::Done,
+            if number == this.at.load(Ordering::SeqCst) {
+                fate
+            } else {
+                CallBehavior::Done
             }
         }
     }

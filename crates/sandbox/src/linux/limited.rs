@@ -65,9 +65,10 @@ fn restrict_writes(policy: &Policy) -> Result<RulesetStatus, RulesetError> {
     for path in paths.chain(DEVICES.map(Path::new)) {
         // One that is gone cannot be written either.
         if let Ok(opened) = PathFd::new(path) {
-            let rights = match path.is_dir() {
-                true => rights,
-                false => rights & AccessFs::from_file(FILES),
+            let rights = if path.is_dir() {
+                rights
+            } else {
+                rights & AccessFs::from_file(FILES)
             };
             ruleset = ruleset.add_rule(PathBeneath::new(opened, rights))?;
         }

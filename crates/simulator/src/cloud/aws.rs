@@ -118,11 +118,12 @@ pub(crate) fn check_signature(
     );
     let secret = format!("AWS4{SECRET_KEY}").into_bytes();
     let key = parts.iter().fold(secret, |key, part| mac(&key, part));
-    match hex::encode(mac(&key, &to_sign)) == signature {
-        true => Ok(()),
-        false => invalid(
+    if hex::encode(mac(&key, &to_sign)) == signature {
+        Ok(())
+    } else {
+        invalid(
             "The request signature we calculated does not match the signature you provided. Check your AWS Secret Access Key and signing method. Consult the service documentation for details.",
-        ),
+        )
     }
 }
 
@@ -212,9 +213,10 @@ pub(crate) fn event(event: &[u8]) -> Bytes {
     let text = String::from_utf8_lossy(event);
     let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
     let name = field("event: ").unwrap_or_default();
-    let (kind, named) = match name.ends_with("Exception") {
-        true => ("exception", ":exception-type"),
-        false => ("event", ":event-type"),
+    let (kind, named) = if name.ends_with("Exception") {
+        ("exception", ":exception-type")
+    } else {
+        ("event", ":event-type")
     };
     let headers = [
         (named, name),

@@ -49,9 +49,10 @@ fn end(dialogue: &Dialogue) -> ScriptedReply {
         call.name == MEMORY_TOOL
             && result.is_some_and(|result| result.text.contains("\"stored\":true"))
     });
-    ScriptedReply::text(match kept {
-        true => "[simulated] I remember whom the user talks to.",
-        false => "[simulated] Nothing to keep.",
+    ScriptedReply::text(if kept {
+        "[simulated] I remember whom the user talks to."
+    } else {
+        "[simulated] Nothing to keep."
     })
 }
 

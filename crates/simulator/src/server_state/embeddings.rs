@@ -91,12 +91,11 @@ fn openai(server: &ServerState, body: &Value) -> Result<Value, ApiError> {
     }
     let embedding = |(index, input): (usize, &Input)| {
         let vector = vector(&input.text, dimensions);
-        let values = match is_base64 {
-            true => {
-                let bytes = vector.iter().flat_map(|value| value.to_le_bytes());
-                json!(STANDARD.encode(bytes.collect::<Vec<u8>>()))
-            }
-            false => json!(vector),
+        let values = if is_base64 {
+            let bytes = vector.iter().flat_map(|value| value.to_le_bytes());
+            json!(STANDARD.encode(bytes.collect::<Vec<u8>>()))
+        } else {
+            json!(vector)
         };
         json!({"object": "embedding", "index": index, "embedding": values})
     };

@@ -64,9 +64,10 @@ pub(super) fn delete_response(
 ) -> Result<Value, ApiError> {
     let id = path.trim_start_matches(RESPONSE);
     server.authorize(context)?;
-    match server.state().items.forget(context.namespace, id) {
-        true => Ok(json!({"id": id, "object": "response", "deleted": true})),
-        false => Err(no_response(id)),
+    if server.state().items.forget(context.namespace, id) {
+        Ok(json!({"id": id, "object": "response", "deleted": true}))
+    } else {
+        Err(no_response(id))
     }
 }
 

@@ -55,9 +55,12 @@ pub(super) fn members<'v>(value: &'v Value, name: &str) -> Vec<&'v Value> {
     match value {
         Value::Object(fields) => fields
             .iter()
-            .flat_map(|(key, value)| match key == name {
-                true => vec![value],
-                false => members(value, name),
+            .flat_map(|(key, value)| {
+                if key == name {
+                    vec![value]
+                } else {
+                    members(value, name)
+                }
             })
             .collect(),
         Value::Array(items) => items.iter().flat_map(|item| members(item, name)).collect(),

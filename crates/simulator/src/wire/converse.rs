@@ -248,12 +248,13 @@ fn ids<'a>(message: &'a Value, kind: &str) -> Vec<&'a str> {
 }
 
 fn unanswered(at: usize, open: &[&str]) -> Result<(), ApiError> {
-    match open.is_empty() {
-        true => Ok(()),
-        false => refuse(format!(
+    if open.is_empty() {
+        Ok(())
+    } else {
+        refuse(format!(
             "Expected toolResult blocks at messages.{at}.content for the following Ids: {}",
             open.join(", ")
-        )),
+        ))
     }
 }
 

@@ -93,9 +93,10 @@ fn in_camel_case(value: &Value) -> Value {
             .iter()
             .map(|(key, value)| {
                 let key = camel(key);
-                let value = match VERBATIM.contains(&key.as_str()) {
-                    true => value.clone(),
-                    false => in_camel_case(value),
+                let value = if VERBATIM.contains(&key.as_str()) {
+                    value.clone()
+                } else {
+                    in_camel_case(value)
                 };
                 (key, value)
             })
@@ -282,9 +283,10 @@ fn thinking(
     {
         return refuse("Budget 0 is invalid. This model only works in thinking mode.");
     }
-    Ok(match is_true(thinking, "includeThoughts") {
-        true => Thinking::Always,
-        false => Thinking::Never,
+    Ok(if is_true(thinking, "includeThoughts") {
+        Thinking::Always
+    } else {
+        Thinking::Never
     })
 }
 

@@ -185,10 +185,11 @@ pub(super) fn tool(at: &str, function: &Object) -> Result<OfferedTool, ApiError>
 
 /// Checks a schema that has to be strict if `fields` say so. `what` is its owner in the message.
 fn strict(fields: &Object, schema: &Value, what: &str) -> Result<(), String> {
-    match is_true(fields, "strict") {
-        true => check::strict(schema, true)
-            .map_err(|why| format!("Invalid schema for {what}: {}", describe_violation(&why))),
-        false => Ok(()),
+    if is_true(fields, "strict") {
+        check::strict(schema, true)
+            .map_err(|why| format!("Invalid schema for {what}: {}", describe_violation(&why)))
+    } else {
+        Ok(())
     }
 }
 

@@ -7,11 +7,12 @@ use crate::{CHAT, ask, client, post, start, timed};
 
 /// A chat with one of Anthropic's models behind a gateway, with or without markers.
 fn through_a_gateway(turns: usize, is_marked: bool, ttl: &str) -> Value {
-    let part = |text: String| match is_marked {
-        true => {
+    let part = |text: String| {
+        if is_marked {
             json!([{"type": "text", "text": text, "cache_control": {"type": "ephemeral", "ttl": ttl}}])
+        } else {
+            json!([{"type": "text", "text": text}])
         }
-        false => json!([{"type": "text", "text": text}]),
     };
     let mut messages = vec![json!({"role": "system", "content": part("s".repeat(9_000))})];
     for turn in 0..turns {

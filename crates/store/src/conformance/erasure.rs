@@ -121,9 +121,10 @@ pub async fn an_erase_in_any_order_revokes_nothing(subject: Subject) {
         found.settle().await.unwrap().counters
     };
     let before = read().await;
-    let reserved = match store.about().reservations {
-        true => Some(lease(store, "many:001", MINUTE).await),
-        false => None,
+    let reserved = if store.about().reservations {
+        Some(lease(store, "many:001", MINUTE).await)
+    } else {
+        None
     };
     let erased = erase_in_parts(&**subject.other(), prefix("many:"), 9).await;
     assert_eq!(erased.len(), 1);
@@ -161,12 +162,11 @@ pub async fn other_calls_succeed_during_an_erase_of_many(subject: Subject) {
         let known = get(store, SPACE, "other:000").await;
         assert_eq!(known.map(|record| record.labels.len()), Some(2));
         for record in [other(1), many(RECORDS)] {
-            let reserved = match store.about().reservations {
-                true => {
-                    let reserved = store.reserve(SPACE, &record.key, &record.labels, MINUTE);
-                    Some(held(reserved.settle().await.unwrap()))
-                }
-                false => None,
+            let reserved = if store.about().reservations {
+                let reserved = store.reserve(SPACE, &record.key, &record.labels, MINUTE);
+                Some(held(reserved.settle().await.unwrap()))
+            } else {
+                None
             };
             let put = store.put(SPACE, record, reserved.as_ref(), &[]);
             let put = put.settle().await.unwrap();

@@ -81,9 +81,10 @@ pub async fn writes_under_a_newer_layout_are_refused(subject: Subject) {
     };
     let store = &*subject.store;
     put(store, SPACE, labelled("old", &[("tag", "x")])).await;
-    let held = match store.about().reservations {
-        true => Some(lease(store, "held", HOLD).await),
-        false => None,
+    let held = if store.about().reservations {
+        Some(lease(store, "held", HOLD).await)
+    } else {
+        None
     };
     assert_eq!(raise(store, SPACE, "counter").await, 1);
     let before = get(store, SPACE, "old").await.unwrap();

@@ -36,9 +36,10 @@ impl State {
     /// If it cannot be read, or has another format; the state stays.
     pub(super) fn refresh(&mut self, path: &Path, context: &Context) -> Result<(), Error> {
         let is_current = self.snapshot.is_current(path);
-        match is_current.map_err(|error| context.io("read", error))? {
-            true => Ok(()),
-            false => self.reread(path, context),
+        if is_current.map_err(|error| context.io("read", error))? {
+            Ok(())
+        } else {
+            self.reread(path, context)
         }
     }
 

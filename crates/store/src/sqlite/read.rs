@@ -58,9 +58,10 @@ pub(super) fn get(
         is_absent = !connection.is_autocommit();
     }
     snapshot(connection, |connection| {
-        let answer = match is_absent {
-            true => None,
-            false => get_existing(connection, space, key, &[], now, largest)?,
+        let answer = if is_absent {
+            None
+        } else {
+            get_existing(connection, space, key, &[], now, largest)?
         };
         if let Some(InlineGet::TooLarge) = answer {
             return Ok(InlineGet::TooLarge);

@@ -80,9 +80,10 @@ impl ApiTool {
             };
             let encoded = utf8_percent_encode(&text, NON_ALPHANUMERIC).to_string();
             let place = format!("${{{name}}}");
-            match url.contains(&place) {
-                true => url = url.replace(&place, &encoded),
-                false => query.push(format!("{name}={encoded}")),
+            if url.contains(&place) {
+                url = url.replace(&place, &encoded)
+            } else {
+                query.push(format!("{name}={encoded}"))
             }
         }
         if !query.is_empty() && !self.settings.is_post {
@@ -101,23 +102,28 @@ impl ApiTool {
         let told = |error: cachalot_storage::Error| error.message;
         let parsed = Url::parse(url).map_err(|error| format!("`{}`: {error}", masked(url)))?;
         let hosts = AllowedHosts::from_url(&parsed).ok_or("the address has no host")?;
-        let client = match self.settings.allows_private {
-            true => context
+        let client = if self.settings.allows_private {
+            context
                 .http
-                .allowing(&["0.0.0.0/0".to_owned(), "::/0".to_owned()]),
-            false => Ok(context.http.clone()),
+                .allowing(&["0.0.0.0/0".to_owned(), "::/0".to_owned()])
+        } else {
+            Ok(context.http.clone())
         };
         let client = client.map_err(told)?.redirecting_to(&hosts).guarded();
-        let method = match self.settings.is_post {
-            true => Method::POST,
-            false => Method::GET,
+        let method = if self.settings.is_post {
+            Method::POST
+        } else {
+            Method::GET
         };
         // Rules have judged this address, and the headers are meant for this server.
         let origin = parsed.origin();
         let path = parsed.path().to_owned();
-        let stays = move |target: &Url| match target.origin() == origin && target.path() == path {
-            true => Ok(()),
-            false => Err("the server redirects to another address".to_owned()),
+        let stays = move |target: &Url| {
+            if target.origin() == origin && target.path() == path {
+                Ok(())
+            } else {
+                Err("the server redirects to another address".to_owned())
+            }
         };
         let client = client.with_redirect_check(Arc::new(stays));
         let mut request = client.request(method, url).map_err(told)?;
@@ -133,9 +139,10 @@ impl ApiTool {
         let bytes = body(response, MAX_BYTES).await.map_err(told)?;
         let text = String::from_utf8_lossy(&bytes);
         let shown = cachalot_core::text::head(&text, MAX_CHARS);
-        Ok(match shown.len() < text.len() {
-            true => format!("{shown}\n[… cut after {MAX_CHARS} characters]"),
-            false => shown.to_owned(),
+        Ok(if shown.len() < text.len() {
+            format!("{shown}\n[… cut after {MAX_CHARS} characters]")
+        } else {
+            shown.to_owned()
         })
     }
 }
@@ -149,15 +156,16 @@ impl TypedTool for ApiTool {
     }
 
     fn effects(&self, arguments: &Map<String, Value>, _: &ToolContext) -> Effects {
-        match self.settings.is_post {
-            true => Effects::UNKNOWN,
-            false => Effects {
+        if self.settings.is_post {
+            Effects::UNKNOWN
+        } else {
+            Effects {
                 reads: EffectTargets::Known(vec![EffectTarget::Named(format!(
                     "url:{}",
                     self.url(arguments)
                 ))]),
                 writes: EffectTargets::NOTHING,
-            },
+            }
         }
     }
 

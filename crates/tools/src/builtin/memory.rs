@@ -283,9 +283,10 @@ async fn await_store<'a, T: Send + 'a>(call: impl Fn() -> StoreReply<'a, T>) -> 
 }
 
 fn failure(error: Error) -> String {
-    let remedy = match error.is_retryable() {
-        true => "; try again later",
-        false => "",
+    let remedy = if error.is_retryable() {
+        "; try again later"
+    } else {
+        ""
     };
     format!("the store failed: {error}{remedy}")
 }

@@ -173,9 +173,10 @@ impl Shell {
         if ended.is_some_and(|ended| ended.left_running) {
             text.push_str("\n[something that it started is still running; what it writes from now on is lost, and writing may end it: let it write to a file]");
         }
-        match ended.is_some_and(|ended| ended.status.success()) {
-            true => ToolOutput::text(text),
-            false => ToolOutput::error(text),
+        if ended.is_some_and(|ended| ended.status.success()) {
+            ToolOutput::text(text)
+        } else {
+            ToolOutput::error(text)
         }
     }
 }

@@ -210,9 +210,10 @@ pub fn list_skills(
         })
         .collect();
     let mut troubles = Vec::new();
-    let roots = match selection.local {
-        true => roots(workspace, data, witness),
-        false => Vec::new(),
+    let roots = if selection.local {
+        roots(workspace, data, witness)
+    } else {
+        Vec::new()
     };
     for root in roots {
         let names = root.names(witness).unwrap_or_else(|why| {

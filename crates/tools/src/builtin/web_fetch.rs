@@ -161,12 +161,13 @@ impl WebFetch {
         if Url::parse(url.trim()).is_ok_and(|url| self.blocked.allows(&url)) {
             return Err(format!("`{}` was not fetched: {BLOCKED}", masked(url)));
         }
-        let client = match self.allow.is_empty() {
-            true => context.http.clone(),
-            false => context
+        let client = if self.allow.is_empty() {
+            context.http.clone()
+        } else {
+            context
                 .http
                 .allowing(&self.allow)
-                .map_err(|error| error.message)?,
+                .map_err(|error| error.message)?
         };
         let client = match &self.hosts {
             Some(hosts) => client.redirecting_to(hosts).guarded(),

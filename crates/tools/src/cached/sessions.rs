@@ -133,9 +133,10 @@ impl SessionCaches {
         let kept = left.take_if(|known| known.root.as_os_str() == root.as_os_str());
         let session = kept.unwrap_or_else(|| Arc::new(SessionCache::new(name, root, options)));
         sessions.insert(name.to_owned(), Arc::clone(&session));
-        let crowded_out = match sessions.len() > MAX_SESSIONS {
-            true => sessions.shift_remove_index(0),
-            false => None,
+        let crowded_out = if sessions.len() > MAX_SESSIONS {
+            sessions.shift_remove_index(0)
+        } else {
+            None
         };
         drop(sessions);
         for ended in left.into_iter().chain(crowded_out.map(|(_, ended)| ended)) {

@@ -22,16 +22,18 @@ pub(crate) struct TextForm {
 
 /// Renders the content of a message that consists of text only.
 fn content(text: &str, as_parts: bool) -> Value {
-    match as_parts && openai::is_visible(text) {
-        true => Value::Array(vec![text_part(text, &Extra::new())]),
-        false => Value::from(text),
+    if as_parts && openai::is_visible(text) {
+        Value::Array(vec![text_part(text, &Extra::new())])
+    } else {
+        Value::from(text)
     }
 }
 
 fn rendered(fields: Object, as_parts: bool) -> Rendered {
-    match as_parts {
-        true => openai::markable(fields, "content"),
-        false => openai::rendered(fields),
+    if as_parts {
+        openai::markable(fields, "content")
+    } else {
+        openai::rendered(fields)
     }
 }
 

@@ -47,9 +47,10 @@ pub(crate) fn tool(tool: &ToolDefinition) -> Rendered {
 pub(crate) fn system(text: &str) -> Rendered {
     let mut json = Json::default();
     json.raw(r#"{"text":"#).string(text).raw("}");
-    match is_visible(text) {
-        true => behind(json),
-        false => json.rendered(None),
+    if is_visible(text) {
+        behind(json)
+    } else {
+        json.rendered(None)
     }
 }
 
@@ -231,16 +232,18 @@ impl Blocks {
             }
         }
         if self.json.len() == self.start {
-            let text = match result.is_error {
-                true => EMPTY_FAILURE_TEXT,
-                false => EMPTY_SUCCESS_TEXT,
+            let text = if result.is_error {
+                EMPTY_FAILURE_TEXT
+            } else {
+                EMPTY_SUCCESS_TEXT
             };
             self.text(text, &Extra::new());
         }
         self.start = outer;
-        self.json.raw(match result.is_error {
-            true => r#"],"status":"error"}}"#,
-            false => r#"],"status":"success"}}"#,
+        self.json.raw(if result.is_error {
+            r#"],"status":"error"}}"#
+        } else {
+            r#"],"status":"success"}}"#
         });
         Ok(())
     }

@@ -37,9 +37,10 @@ pub(crate) fn reply(body: &[u8]) -> Result<Reply, Error> {
         .map_err(|error| malformed(format_args!("the answer is no UTF-8 text ({error})")))?;
     let mut answer = GeminiAnswerBuilder::default();
     answer.take(text)?;
-    match answer.ended() {
-        true => Ok(answer.reply()),
-        false => Err(malformed("the answer has no `finishReason`")),
+    if answer.ended() {
+        Ok(answer.reply())
+    } else {
+        Err(malformed("the answer has no `finishReason`"))
     }
 }
 
@@ -257,9 +258,12 @@ impl GeminiAnswerBuilder {
             ..usage
         });
         if let Some(Value::Object(mut reported)) = self.usage {
-            reported.retain(|name, value| match DETAILS.contains(&name.as_str()) {
-                true => is_audio(value),
-                false => TERMS.contains(&name.as_str()),
+            reported.retain(|name, value| {
+                if DETAILS.contains(&name.as_str()) {
+                    is_audio(value)
+                } else {
+                    TERMS.contains(&name.as_str())
+                }
             });
             if !reported.is_empty() {
                 self.extra.insert(USAGE.to_owned(), reported.into());
@@ -353,9 +357,10 @@ pub(crate) fn paid_searches(queries: u64, model: &str) -> u64 {
     let is_per_answer = ["gemini-1", "gemini-2"]
         .iter()
         .any(|family| model.contains(family));
-    match is_per_answer {
-        true => queries.min(1),
-        false => queries,
+    if is_per_answer {
+        queries.min(1)
+    } else {
+        queries
     }
 }
 

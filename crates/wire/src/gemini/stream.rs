@@ -13,9 +13,10 @@ pub(crate) struct GeminiStreamReader(GeminiAnswerBuilder);
 impl StreamReader for GeminiStreamReader {
     fn event(&mut self, event: &sse::Event) -> Result<Vec<Delta>, Error> {
         let data = event.data.trim();
-        match data.is_empty() || data == "[DONE]" {
-            true => Ok(Vec::new()),
-            false => self.0.take(data),
+        if data.is_empty() || data == "[DONE]" {
+            Ok(Vec::new())
+        } else {
+            self.0.take(data)
         }
     }
 
@@ -24,12 +25,13 @@ impl StreamReader for GeminiStreamReader {
     }
 
     fn finish(self: Box<Self>) -> Result<Reply, Error> {
-        match self.0.ended() {
-            true => Ok(self.0.reply()),
-            false => Err(Error::new(
+        if self.0.ended() {
+            Ok(self.0.reply())
+        } else {
+            Err(Error::new(
                 ErrorKind::CutOff,
                 "the stream ended before the answer was complete, without a stop reason; retry",
-            )),
+            ))
         }
     }
 }

@@ -165,9 +165,10 @@ pub(super) fn check(step: &Object) -> Result<(), Error> {
         Some(Value::Array(contents)) => contents.iter().all(Value::is_object),
         Some(_) => false,
     };
-    match is_list || !is_type(step, MODEL_OUTPUT) {
-        true => Ok(()),
-        false => Err(malformed("the content of a step is no list of objects")),
+    if is_list || !is_type(step, MODEL_OUTPUT) {
+        Ok(())
+    } else {
+        Err(malformed("the content of a step is no list of objects"))
     }
 }
 

@@ -61,10 +61,13 @@ pub(super) fn steps(message: &Message) -> Result<Vec<Rendered>, Error> {
                     verbatim: step,
                 },
                 _,
-            ) => match is_content(step) {
-                true => steps.content(block),
-                false => steps.push(verbatim(step)),
-            },
+            ) => {
+                if is_content(step) {
+                    steps.content(block)
+                } else {
+                    steps.push(verbatim(step))
+                }
+            }
             (Block::Other { .. }, _) => {}
         }
     }
@@ -221,15 +224,12 @@ fn function_result(result: &ToolResult) -> Result<Rendered, Error> {
         json.raw(r#","name":"#).string(name);
     }
     json.raw(r#","result":"#);
-    match has_media {
-        true => contents(&mut json, &result.content),
-        false => {
-            let text = texts.join("\n");
-            match result.is_error && text.is_empty() {
-                true => json.string(EMPTY_FAILURE_TEXT),
-                false => json.string(&text),
-            };
-        }
+    if has_media {
+        contents(&mut json, &result.content);
+    } else {
+        let text = texts.join("\n");
+        let is_silent = result.is_error && text.is_empty();
+        json.string(if is_silent { EMPTY_FAILURE_TEXT } else { &text });
     }
     if result.is_error {
         json.raw(r#","is_error":true"#);

@@ -56,9 +56,10 @@ fn normalize_member(name: &str, value: &mut Map<String, Value>, model: &ModelDef
         "thinking" => {
             // `display` affects the output for the client, not the input of the model.
             value.shift_remove("display");
-            let default = match model.thinks_always {
-                true => "adaptive",
-                false => "disabled",
+            let default = if model.thinks_always {
+                "adaptive"
+            } else {
+                "disabled"
             };
             without(value, "type", |kind| kind == default);
         }

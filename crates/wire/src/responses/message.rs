@@ -30,9 +30,10 @@ pub(crate) fn pieces(message: &Message, is_markable: bool) -> Result<Vec<Rendere
 }
 
 fn rendered(fields: Object, content: &str, is_markable: bool) -> Rendered {
-    match is_markable {
-        true => openai::markable(fields, content),
-        false => openai::rendered(fields),
+    if is_markable {
+        openai::markable(fields, content)
+    } else {
+        openai::rendered(fields)
     }
 }
 

@@ -207,9 +207,10 @@ impl PartialItem {
         }
         if fields.is_empty() {
             let mut parts = self.parts.values();
-            let (kind, role) = match parts.all(|part| part.kind == "reasoning_text") {
-                true => ("reasoning", None),
-                false => ("message", Some("assistant")),
+            let (kind, role) = if parts.all(|part| part.kind == "reasoning_text") {
+                ("reasoning", None)
+            } else {
+                ("message", Some("assistant"))
             };
             fields.insert("type".into(), kind.into());
             fields.extend(role.map(|role| ("role".to_owned(), role.into())));

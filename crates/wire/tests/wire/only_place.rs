@@ -43,9 +43,10 @@ fn without_tests(text: &str) -> &str {
     };
     let mut lines = tests.lines();
     let module = lines.find(|line| !line.starts_with("#["));
-    match module.is_some_and(|module| module.ends_with('{')) {
-        true => code,
-        false => text,
+    if module.is_some_and(|module| module.ends_with('{')) {
+        code
+    } else {
+        text
     }
 }
 

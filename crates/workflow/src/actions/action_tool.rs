@@ -43,11 +43,10 @@ pub fn tool_name(action: &str) -> String {
 #[must_use]
 pub fn refusal(action: &dyn Action) -> Option<&'static str> {
     let name = &*action.metadata().name;
-    match action.is_tool() && !name.starts_with("cache.") && name != "agent.run" {
-        true => None,
-        false => {
-            Some("runs other actions, or changes what is cached, and cannot be given to an agent")
-        }
+    if action.is_tool() && !name.starts_with("cache.") && name != "agent.run" {
+        None
+    } else {
+        Some("runs other actions, or changes what is cached, and cannot be given to an agent")
     }
 }
 
@@ -116,12 +115,13 @@ impl Operation for ActionTool {
 
     fn effects(&self, arguments: &Arguments, _context: &ToolContext) -> Effects {
         let effects = self.action.effects(arguments, &self.runtime);
-        match self.metadata.read_only {
-            true => Effects {
+        if self.metadata.read_only {
+            Effects {
                 writes: EffectTargets::NOTHING,
                 ..effects
-            },
-            false => effects,
+            }
+        } else {
+            effects
         }
     }
 

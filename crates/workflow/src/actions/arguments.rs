@@ -109,9 +109,10 @@ pub(super) const fn concatenated<const N: usize>(
     let mut all = [any("", ""); N];
     let mut at = 0;
     while at < N {
-        all[at] = match at < first.len() {
-            true => first[at],
-            false => second[at - first.len()],
+        all[at] = if at < first.len() {
+            first[at]
+        } else {
+            second[at - first.len()]
         };
         at += 1;
     }

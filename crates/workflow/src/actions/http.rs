@@ -97,9 +97,10 @@ impl Action for Request {
             let name = HeaderName::try_from(key).ok()?;
             is_connection_header(&name).then(|| refused(key))
         });
-        match self.method == Method::POST {
-            true => checker.at_most_one_of(&["json", "body", "form"], "give one of them"),
-            false => checker,
+        if self.method == Method::POST {
+            checker.at_most_one_of(&["json", "body", "form"], "give one of them")
+        } else {
+            checker
         }
         .problems()
     }

@@ -235,9 +235,10 @@ impl Requester<'_> {
     }
 
     fn connection_failure(&self, is_timeout: bool, what: &str, retryable: bool) -> Failure {
-        let kind = match is_timeout {
-            true => "timeout",
-            false => "connection_error",
+        let kind = if is_timeout {
+            "timeout"
+        } else {
+            "connection_error"
         };
         Failure {
             retryable,

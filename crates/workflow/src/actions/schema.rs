@@ -37,9 +37,10 @@ impl Operation for Merge {
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         let is_relative = |path: &str| !std::path::Path::new(path).is_absolute();
-        Ok(match paths(arguments).any(is_relative) {
-            true => json!({ "relative_to": location::path_key(&runtime.directory) }),
-            false => Value::Null,
+        Ok(if paths(arguments).any(is_relative) {
+            json!({ "relative_to": location::path_key(&runtime.directory) })
+        } else {
+            Value::Null
         })
     }
 

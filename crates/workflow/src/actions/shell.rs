@@ -313,8 +313,9 @@ pub(super) fn output_excerpt(runtime: &Runtime, written: &[u8]) -> String {
     let text = runtime.masked(&String::from_utf8_lossy(written));
     let text = text.trim();
     let kept = tail(text, MAX_CHARS);
-    match kept.len() < text.len() {
-        true => format!("…{kept}"),
-        false => text.to_owned(),
+    if kept.len() < text.len() {
+        format!("…{kept}")
+    } else {
+        text.to_owned()
     }
 }

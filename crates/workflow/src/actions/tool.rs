@@ -286,9 +286,10 @@ impl Operation for McpStep {
     fn effects(&self, _arguments: &Arguments, _runtime: &Runtime) -> Effects {
         Effects {
             reads: EffectTargets::Unknown,
-            writes: match self.metadata.read_only {
-                true => EffectTargets::NOTHING,
-                false => EffectTargets::Unknown,
+            writes: if self.metadata.read_only {
+                EffectTargets::NOTHING
+            } else {
+                EffectTargets::Unknown
             },
         }
     }

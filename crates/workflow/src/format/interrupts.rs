@@ -85,9 +85,10 @@ pub(super) fn resolve(
         by_node.entry(approval.node.as_str()).or_insert(approval);
         if !distinct.contains(approval.node.as_str()) {
             let (code, by) = (codes::APPROVAL_UNDEFINED, "`interrupt_before`");
-            let suggested: &[&str] = match problems.len() < MAX_SUGGESTIONS {
-                true => &known,
-                false => &[],
+            let suggested: &[&str] = if problems.len() < MAX_SUGGESTIONS {
+                &known
+            } else {
+                &[]
             };
             let problem = undefined_node(code, by, &approval.node, suggested, None);
             problems.push(problem.at(&approval.place));
@@ -189,13 +190,15 @@ fn problem(
 /// Returns the flag that approves a node, quoted for a shell.
 fn flag(node: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "_-./:@".contains(c);
-    let word = match !node.is_empty() && node.chars().all(is_plain) {
-        true => node.to_owned(),
-        false => format!("'{}'", node.replace('\'', r"'\''")),
+    let word = if !node.is_empty() && node.chars().all(is_plain) {
+        node.to_owned()
+    } else {
+        format!("'{}'", node.replace('\'', r"'\''"))
     };
-    match node.starts_with('-') {
-        true => format!("--approve={word}"),
-        false => format!("--approve {word}"),
+    if node.starts_with('-') {
+        format!("--approve={word}")
+    } else {
+        format!("--approve {word}")
     }
 }
 

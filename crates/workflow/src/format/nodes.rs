@@ -83,9 +83,10 @@ impl NodeReader<'_> {
             NodeLevel::Step => interrupts::read_step(&mut section, &mut self.problems),
         }
         let (work, output_key) = self.work(&mut section, level, language);
-        let output = match is_ignored(&section) {
-            true => Output::Merge,
-            false => self.output(&mut section, output_key),
+        let output = if is_ignored(&section) {
+            Output::Merge
+        } else {
+            self.output(&mut section, output_key)
         };
         let on_error = self.on_error(&mut section, level);
         match level {
@@ -138,9 +139,10 @@ impl NodeReader<'_> {
         if let Some(key) = output_key {
             return Output::Key(key);
         }
-        let key = match section.has("output") || !section.has("output_key") {
-            true => "output",
-            false => "output_key",
+        let key = if section.has("output") || !section.has("output_key") {
+            "output"
+        } else {
+            "output_key"
         };
         let Some(node) = section.present(key) else {
             return Output::Merge;
@@ -237,9 +239,10 @@ impl NodeReader<'_> {
         if let Some(index) = self.indexes.get(name) {
             return Some(Target::Node(*index));
         }
-        let known: Vec<&str> = match self.problems.len() < MAX_SUGGESTIONS {
-            true => self.names.iter().map(String::as_str).collect(),
-            false => Vec::new(),
+        let known: Vec<&str> = if self.problems.len() < MAX_SUGGESTIONS {
+            self.names.iter().map(String::as_str).collect()
+        } else {
+            Vec::new()
         };
         let problem = undefined_node(code, what, name, &known, with_end.then_some(END));
         self.problems.push(problem.at(&node.place));

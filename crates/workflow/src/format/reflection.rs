@@ -55,9 +55,10 @@ impl NodeReader<'_> {
             self.problems.push(given.wrong_type(&shown, "a mapping"));
             return Some(Work::Nothing);
         };
-        let read = match is_reflection {
-            true => self.reflection(with, language),
-            false => self.retries(with),
+        let read = if is_reflection {
+            self.reflection(with, language)
+        } else {
+            self.retries(with)
         };
         Some(read.unwrap_or(Work::Nothing))
     }

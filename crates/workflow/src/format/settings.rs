@@ -462,9 +462,10 @@ fn check_shell_providers(values: Values<'_>, problems: &mut Vec<Problem>) {
 
 fn memory(values: Values<'_>, problems: &mut Vec<Problem>) -> MemorySettings {
     let ltm = values.node("ltm").and_then(|node| {
-        let table = match is_unsupported_backend(node.get("backend")) {
-            true => &LTM_OF_OTHERS,
-            false => &LTM,
+        let table = if is_unsupported_backend(node.get("backend")) {
+            &LTM_OF_OTHERS
+        } else {
+            &LTM
         };
         node.as_map().and_then(|_| table.read(node, problems))
     });

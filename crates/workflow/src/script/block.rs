@@ -82,9 +82,10 @@ pub(super) enum BlockError {
 /// Checks that a block is at most [`MAX_BYTES`] long.
 pub(super) fn check_length(source: &str) -> Result<(), BlockError> {
     let bytes = source.len();
-    match bytes > MAX_BYTES {
-        true => Err(BlockError::TooLong { bytes }),
-        false => Ok(()),
+    if bytes > MAX_BYTES {
+        Err(BlockError::TooLong { bytes })
+    } else {
+        Ok(())
     }
 }
 

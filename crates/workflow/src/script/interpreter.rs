@@ -30,9 +30,10 @@ pub(super) fn run(
     let time_limit = Duration::from_millis(block.time_limit_ms);
     let has_results = branches::has_results(&block.state);
     let Compiled { program, run } = programs.get(&block.source, block.first_line, has_results)?;
-    let before = match program.changes {
-        true => digests(&block.state),
-        false => Vec::new(),
+    let before = if program.changes {
+        digests(&block.state)
+    } else {
+        Vec::new()
     };
     let inputs = vec![convert::dict(block.state), convert::dict(block.variables)];
     let tracker = tracker(time_limit, memory_limit);

@@ -198,9 +198,10 @@ impl<'a> Check<'a> {
         if let Some(alias) = it.names.iter().find(known) {
             return refuse(it, format!("the module `{}`", alias.name), None);
         }
-        match it.names.iter().any(|alias| alias.asname.is_some()) {
-            true => refuse(it, "`import … as`", Some("import it under its name")),
-            false => Ok(()),
+        if it.names.iter().any(|alias| alias.asname.is_some()) {
+            refuse(it, "`import … as`", Some("import it under its name"))
+        } else {
+            Ok(())
         }
     }
 
@@ -431,18 +432,20 @@ impl<'a> Check<'a> {
             let what = format!("the built-in `{name}` here");
             return refuse(at, what, Some("a `lambda` that calls it does the same"));
         }
-        match MODULES.contains(&name) {
-            true => refuse(at, format!("the module `{name}` as a value"), None),
-            false => Ok(()),
+        if MODULES.contains(&name) {
+            refuse(at, format!("the module `{name}` as a value"), None)
+        } else {
+            Ok(())
         }
     }
 
     fn attribute(&mut self, it: &'a ExprAttribute) -> Checked {
         let name = it.attr.as_str();
         if let Some(module) = module_of(it) {
-            return match module == "math" && callees::CONSTANTS.contains(&name) {
-                true => Ok(()),
-                false => refuse(it, format!("`{module}.{name}` here"), None),
+            return if module == "math" && callees::CONSTANTS.contains(&name) {
+                Ok(())
+            } else {
+                refuse(it, format!("`{module}.{name}` here"), None)
             };
         }
         if !branches::ATTRIBUTES.contains(&name) || it.ctx != ExprContext::Load {
@@ -519,9 +522,10 @@ impl<'a> Check<'a> {
         let conditions = generators.iter().flat_map(|it| &it.ifs);
         let inner = generators.iter().skip(1).map(|it| &it.iter);
         let pure = parts.chain(conditions).chain(inner).all(is_pure);
-        let takes = match pure {
-            true => Kinds::VIEW.and(Kinds::PAIRED),
-            false => Kinds::VIEW,
+        let takes = if pure {
+            Kinds::VIEW.and(Kinds::PAIRED)
+        } else {
+            Kinds::VIEW
         };
         for generator in generators {
             if generator.is_async {

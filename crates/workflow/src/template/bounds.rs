@@ -63,9 +63,10 @@ fn too_large(what: &str, limit: usize) -> Error {
 
 /// Returns an error if a text of this size is too large.
 pub(super) fn check_size(bytes: Option<usize>) -> Result<(), Error> {
-    match bytes.is_some_and(|bytes| bytes <= MAX_VALUE_BYTES) {
-        true => Ok(()),
-        false => Err(too_large("a value", MAX_VALUE_BYTES)),
+    if bytes.is_some_and(|bytes| bytes <= MAX_VALUE_BYTES) {
+        Ok(())
+    } else {
+        Err(too_large("a value", MAX_VALUE_BYTES))
     }
 }
 
@@ -147,10 +148,11 @@ fn check_formatted<'a>(
         let size = size(argument)?;
         (sum, largest) = (sum.saturating_add(size), largest.max(size));
     }
-    let inserted = match places.name_arguments {
+    let inserted = if places.name_arguments {
         // Any of them may insert the largest.
-        true => places.count.saturating_mul(largest),
-        false => sum,
+        places.count.saturating_mul(largest)
+    } else {
+        sum
     };
     let fixed = text.len().saturating_add(places.fill_bytes);
     check_size(inserted.checked_add(fixed))
@@ -238,12 +240,13 @@ fn braced_place(text: &str) -> (&str, &str) {
 }
 
 pub(super) fn check_count(count: usize) -> Result<(), Error> {
-    match count <= MAX_COUNT {
-        true => Ok(()),
-        false => Err(Error::new(
+    if count <= MAX_COUNT {
+        Ok(())
+    } else {
+        Err(Error::new(
             ErrorKind::InvalidOperation,
             format!("the template asks for {count} parts or spaces; the maximum is {MAX_COUNT}"),
-        )),
+        ))
     }
 }
 

@@ -73,9 +73,10 @@ impl<'s> Compiled<'s> {
             AutoEscape::None,
         )?;
         drop(output);
-        Ok(match self.is_expression {
-            true => value.unwrap_or_default(),
-            false => Value::from(text),
+        Ok(if self.is_expression {
+            value.unwrap_or_default()
+        } else {
+            Value::from(text)
         })
     }
 }
@@ -110,10 +111,7 @@ impl Rebuild {
             }
             Expr::UnaryOp(it) => {
                 // It is not `Copy`.
-                let kind = match matches!(it.op, ast::UnaryOpKind::Not) {
-                    true => ast::UnaryOpKind::Not,
-                    false => ast::UnaryOpKind::Neg,
-                };
+                let kind = if matches!(it.op, ast::UnaryOpKind::Not) { ast::UnaryOpKind::Not } else { ast::UnaryOpKind::Neg };
                 node!(Expr::UnaryOp at span, { op: kind, expr: self.expr(&it.expr) })
             }
             Expr::BinOp(it) => self.binary(it, span),
@@ -202,12 +200,11 @@ impl Rebuild {
 
     /// Checks the size of a value.
     fn checked<'s>(&self, value: Expr<'s>) -> Expr<'s> {
-        match self.is_bounded {
-            true => {
-                let span = value.span();
-                filter(bounds::OPERAND, value, Vec::new(), span)
-            }
-            false => value,
+        if self.is_bounded {
+            let span = value.span();
+            filter(bounds::OPERAND, value, Vec::new(), span)
+        } else {
+            value
         }
     }
 

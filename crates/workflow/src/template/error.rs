@@ -4,9 +4,10 @@ use minijinja::{Error, ErrorKind, Value};
 
 /// Returns an error that names the undefined expression if `value` is undefined.
 pub(super) fn defined(value: &Value) -> Result<(), Error> {
-    match value.is_undefined() {
-        true => value.get_attr("").map(drop),
-        false => Ok(()),
+    if value.is_undefined() {
+        value.get_attr("").map(drop)
+    } else {
+        Ok(())
     }
 }
 

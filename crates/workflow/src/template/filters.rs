@@ -25,9 +25,10 @@ pub(super) fn install(environment: &mut Environment<'static>) {
 
 fn default(value: Value, given: arguments::Given) -> Result<Value, Error> {
     let [default, boolean] = arguments::read(given, ["default_value", "boolean"])?;
-    match value.is_undefined() || (arguments::is_set(boolean) && !value.is_true()) {
-        true => Ok(default.unwrap_or_else(|| Value::from(""))),
-        false => Ok(value),
+    if value.is_undefined() || (arguments::is_set(boolean) && !value.is_true()) {
+        Ok(default.unwrap_or_else(|| Value::from("")))
+    } else {
+        Ok(value)
     }
 }
 

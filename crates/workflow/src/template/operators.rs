@@ -99,9 +99,10 @@ fn is_strict(state: &State) -> bool {
 
 /// Returns an error if a value is undefined, and that is one here.
 pub(super) fn checked_undefined(state: &State, value: &Value) -> Result<(), Error> {
-    match is_strict(state) {
-        true => defined(value),
-        false => Ok(()),
+    if is_strict(state) {
+        defined(value)
+    } else {
+        Ok(())
     }
 }
 
@@ -156,17 +157,19 @@ fn slice(
     }
     let items: Vec<Value> = value.try_iter()?.collect();
     let part = positions(items.len(), start, stop, step)?.map(|at| items[at].clone());
-    Ok(match value.is_tuple() {
-        true => Value::from(Tuple::from(part.collect::<Vec<Value>>())),
-        false => part.collect(),
+    Ok(if value.is_tuple() {
+        Value::from(Tuple::from(part.collect::<Vec<Value>>()))
+    } else {
+        part.collect()
     })
 }
 
 /// Returns a part of a slice; `None` if it is not given.
 fn bound(value: &Value) -> Result<Option<i64>, Error> {
-    match value.is_none() {
-        true => Ok(None),
-        false => Ok(Some(i64::try_from(value.clone())?)),
+    if value.is_none() {
+        Ok(None)
+    } else {
+        Ok(Some(i64::try_from(value.clone())?))
     }
 }
 

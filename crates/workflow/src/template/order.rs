@@ -82,9 +82,10 @@ pub(super) fn sort(
     let mut merged = Vec::with_capacity(items.len() + right.len());
     let mut left = sort(items, is_reverse)?.into_iter().peekable();
     let mut right = sort(right, is_reverse)?.into_iter().peekable();
-    let is_first: fn(Ordering) -> bool = match is_reverse {
-        true => Ordering::is_gt,
-        false => Ordering::is_lt,
+    let is_first: fn(Ordering) -> bool = if is_reverse {
+        Ordering::is_gt
+    } else {
+        Ordering::is_lt
     };
     while let (Some((left_key, _)), Some((right_key, _))) = (left.peek(), right.peek()) {
         let takes_right = is_first(compare(right_key, left_key)?);

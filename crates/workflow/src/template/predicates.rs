@@ -45,11 +45,12 @@ fn is_sequence(value: &Value) -> bool {
 }
 
 fn number(value: Value) -> Result<Value, Error> {
-    match value.is_number() || value.kind() == ValueKind::Bool {
-        true => Ok(value),
-        false => Err(invalid(format!(
+    if value.is_number() || value.kind() == ValueKind::Bool {
+        Ok(value)
+    } else {
+        Err(invalid(format!(
             "a {} is neither even nor odd: convert it with `int`",
             value.kind()
-        ))),
+        )))
     }
 }

@@ -243,9 +243,10 @@ impl Templates {
                     .iter()
                     .map(|item| self.tree(item, usage, problems))
                     .collect();
-                match trees.iter().all(Tree::is_literal) {
-                    true => Tree::Literal(node.to_value()),
-                    false => Tree::List(trees),
+                if trees.iter().all(Tree::is_literal) {
+                    Tree::Literal(node.to_value())
+                } else {
+                    Tree::List(trees)
                 }
             }
             NodeKind::Map(entries) => {
@@ -256,9 +257,10 @@ impl Templates {
                         (entry.key.clone(), tree)
                     })
                     .collect();
-                match trees.iter().all(|(_, tree)| tree.is_literal()) {
-                    true => Tree::Literal(node.to_value()),
-                    false => Tree::Map(trees),
+                if trees.iter().all(|(_, tree)| tree.is_literal()) {
+                    Tree::Literal(node.to_value())
+                } else {
+                    Tree::Map(trees)
                 }
             }
             _ => Tree::Literal(node.to_value()),
@@ -476,13 +478,14 @@ fn compiled_names(
     template: &Template,
     attributes: bool,
 ) -> Result<BTreeSet<String>, Error> {
-    let names = match template.is_expression {
-        true => environment
+    let names = if template.is_expression {
+        environment
             .compile_expression(&template.source)?
-            .undeclared_variables(attributes),
-        false => environment
+            .undeclared_variables(attributes)
+    } else {
+        environment
             .template_from_str(&template.source)?
-            .undeclared_variables(attributes),
+            .undeclared_variables(attributes)
     };
     Ok(names.into_iter().collect())
 }

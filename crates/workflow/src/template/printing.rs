@@ -29,9 +29,10 @@ fn write(value: &Value, depth: usize, out: &mut String) {
             out.push_str(&float(f64::try_from(value.clone()).unwrap_or(f64::NAN)));
         }
         ValueKind::Seq | ValueKind::Iterable => {
-            let (open, close) = match is_tuple(value) {
-                true => ('(', ')'),
-                false => ('[', ']'),
+            let (open, close) = if is_tuple(value) {
+                ('(', ')')
+            } else {
+                ('[', ']')
             };
             out.push(open);
             let mut count = 0;
@@ -92,9 +93,10 @@ fn float(value: f64) -> String {
 
 /// Writes a text in quotes: in single ones, unless it has some and no double ones.
 fn write_quoted(text: &str, out: &mut String) {
-    let quote = match text.contains('\'') && !text.contains('"') {
-        true => '"',
-        false => '\'',
+    let quote = if text.contains('\'') && !text.contains('"') {
+        '"'
+    } else {
+        '\''
     };
     out.push(quote);
     for sign in text.chars() {

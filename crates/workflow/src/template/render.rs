@@ -164,9 +164,10 @@ impl Templates {
         scope: &Scope,
     ) -> Result<Value, TemplateFailure> {
         let source = template.source.as_str();
-        let compiled = match template.is_expression {
-            true => Compiled::expression(source, comparison),
-            false => Compiled::text(source, environment),
+        let compiled = if template.is_expression {
+            Compiled::expression(source, comparison)
+        } else {
+            Compiled::text(source, environment)
         };
         let evaluated = compiled.and_then(|compiled| compiled.evaluate(environment, scope.root()));
         evaluated.map_err(|error| self.failure(template, &error, Some(scope)))

@@ -148,9 +148,10 @@ pub fn configure(
     file: &str,
 ) -> Agent {
     runtime.environment.extend(environment.clone());
-    let text = match file.contains("\nnodes:") {
-        true => file.to_owned(),
-        false => format!("{file}\nnodes: [{{name: nothing}}]\n"),
+    let text = if file.contains("\nnodes:") {
+        file.to_owned()
+    } else {
+        format!("{file}\nnodes: [{{name: nothing}}]\n")
     };
     let name = runtime.directory.join("agent.yaml");
     let loaded = format::load(

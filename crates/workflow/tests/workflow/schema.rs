@@ -78,9 +78,10 @@ impl Validator {
                     .is_none_or(|number| number <= rule.as_f64().unwrap()),
                 "pattern" => value.as_str().is_none_or(|text| {
                     let is_of_durations = rule.as_str().unwrap().contains("(ms|s|min|m|h|d)");
-                    match is_of_durations {
-                        true => duration::parse(text).is_some(),
-                        false => text.starts_with("${"),
+                    if is_of_durations {
+                        duration::parse(text).is_some()
+                    } else {
+                        text.starts_with("${")
                     }
                 }),
                 other => panic!("{other} is not known here"),

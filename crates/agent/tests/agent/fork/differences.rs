@@ -56,9 +56,10 @@ async fn parts_left_out_by_inherit_options_are_reported_without_warning() {
         fixture.rewrite(&whale_agent("").replace("You know whales", "You know all whales"));
         let chat = fixture.resume(&session).await.unwrap();
         clock.advance(Duration::from_secs(60));
-        let none = match wire.is_anthropic() {
-            true => vec![System, Tools, SessionStart, SessionId, History],
-            false => vec![System, Tools, SessionStart, SessionId, Scope, History],
+        let none = if wire.is_anthropic() {
+            vec![System, Tools, SessionStart, SessionId, History]
+        } else {
+            vec![System, Tools, SessionStart, SessionId, Scope, History]
         };
         for (inherit, expected) in [
             (Inherit::Full, vec![]),

@@ -147,10 +147,7 @@ fn row(entry_info: &EntryInfo, verbose: bool) -> Vec<String> {
 }
 
 fn shown(name: &str, verbose: bool) -> &str {
-    match verbose {
-        true => name,
-        false => abbreviate(name),
-    }
+    if verbose { name } else { abbreviate(name) }
 }
 
 /// Parameters of `cache rm`.
@@ -167,9 +164,10 @@ impl Removal<'_> {
     pub(super) async fn run(&self, cache: &Cache, as_json: bool) -> Result<()> {
         let dry_run = self.dry_run;
         let erased = cache.erase(self.filter, dry_run).await?;
-        let calls = match self.with_ledger {
-            true => cache.ledger().erase(LedgerSelection::Cacheable, dry_run)?,
-            false => 0,
+        let calls = if self.with_ledger {
+            cache.ledger().erase(LedgerSelection::Cacheable, dry_run)?
+        } else {
+            0
         };
         let names: Vec<&str> = erased
             .entries

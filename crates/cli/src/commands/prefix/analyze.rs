@@ -367,9 +367,10 @@ fn breaks_table(breaks: &[BreakGroup]) -> String {
 
 fn lost(tokens: u64, cost: Cost) -> String {
     let tokens = render::count(tokens, "token", "tokens");
-    match cost.is_zero() {
-        true => format!("{tokens} paid for anew"),
-        false => format!("{tokens} paid for anew · {cost}"),
+    if cost.is_zero() {
+        format!("{tokens} paid for anew")
+    } else {
+        format!("{tokens} paid for anew · {cost}")
     }
 }
 
@@ -399,9 +400,10 @@ fn format_example(broken: &LoggedBreak) -> String {
         .as_ref()
         .map_or(String::new(), |at| format!(": {at}"));
     let session = on_one_line(&broken.session);
-    let source = match diagnosis.by_provider {
-        true => ", by the provider's own comparison",
-        false => "",
+    let source = if diagnosis.by_provider {
+        ", by the provider's own comparison"
+    } else {
+        ""
     };
     let mut text = format!(
         "   line {} after line {} ({session}, {}{source}){place}\n",
@@ -410,9 +412,12 @@ fn format_example(broken: &LoggedBreak) -> String {
         on_one_line(&broken.model),
     );
     if let Some(change) = &diagnosis.change {
-        let quoted = |text: &str| match text.is_empty() {
-            true => "nothing".to_owned(),
-            false => format!("`{}`", on_one_line(text)),
+        let quoted = |text: &str| {
+            if text.is_empty() {
+                "nothing".to_owned()
+            } else {
+                format!("`{}`", on_one_line(text))
+            }
         };
         let (before, after) = (quoted(&change.before), quoted(&change.after));
         text += &format!("     {before}\n     became {after}\n");

@@ -28,9 +28,10 @@ pub(super) fn lint(arguments: &PrefixLint, process_environment: &ProcessEnvironm
     let source = source(&arguments.file, process_environment)?;
     let catalog = catalog(process_environment)?;
     let is_request = source.text.trim_start().starts_with('{');
-    let LintResult { problems, notes } = match is_request {
-        true => request(&source, &catalog)?,
-        false => agents(&source)?,
+    let LintResult { problems, notes } = if is_request {
+        request(&source, &catalog)?
+    } else {
+        agents(&source)?
     };
     if arguments.json {
         let listed: Vec<Value> = problems.iter().map(problem_json).collect();

@@ -52,17 +52,19 @@ pub(super) async fn live(
         let mut count = 0;
         for row in shown {
             count += 1;
-            let line = match arguments.json {
-                true => document(row).to_string(),
-                false => line(row),
+            let line = if arguments.json {
+                document(row).to_string()
+            } else {
+                line(row)
             };
             render::out(&format!("{line}\n"))?;
         }
         Ok(count)
     };
-    let whose = match arguments.gateway {
-        true => "the gateways",
-        false => "the chats and gateways",
+    let whose = if arguments.gateway {
+        "the gateways"
+    } else {
+        "the chats and gateways"
     };
     render::err(&format!(
         "watching for broken prefixes of {whose} that use {}; Ctrl-C ends it",

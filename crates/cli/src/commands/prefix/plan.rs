@@ -165,9 +165,10 @@ fn read_log(
 
 /// Returns the error for a path that is not a log. Sessions have no such names.
 fn no_log(what: &str, is_directory: bool) -> CommandError {
-    CommandError::failed(match is_directory {
-        true => format!("`{what}` is a directory, and no log"),
-        false => format!("there is no file `{what}`"),
+    CommandError::failed(if is_directory {
+        format!("`{what}` is a directory, and no log")
+    } else {
+        format!("there is no file `{what}`")
     })
 }
 

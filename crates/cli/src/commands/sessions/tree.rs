@@ -51,9 +51,10 @@ pub(crate) fn json(tree: &PrefixTree) -> Value {
 }
 
 fn lines() -> &'static TreeGlyphs {
-    match std::io::stdout().is_terminal() {
-        true => &BOXES,
-        false => &PLAIN,
+    if std::io::stdout().is_terminal() {
+        &BOXES
+    } else {
+        &PLAIN
     }
 }
 
@@ -105,9 +106,10 @@ impl SessionTree<'_> {
             let line = format!("{before}{branch}{}", described(run));
             text += &format!("{}\n", cut_end(&line));
             let mine = format!("{before}{after}");
-            let bar = match run.children.is_empty() {
-                true => lines.last[1],
-                false => lines.follows[1],
+            let bar = if run.children.is_empty() {
+                lines.last[1]
+            } else {
+                lines.follows[1]
             };
             for end in &run.ends {
                 text += &format!("{mine}{bar}  {}\n", self.ended(run, end));

@@ -43,8 +43,9 @@ pub(super) fn default_places(process_environment: &ProcessEnvironment) -> Vec<Pa
     places.extend(databases.map(|entry| entry.path()));
     places.extend(variable("OPENCODE_DB"));
     let existing: Vec<PathBuf> = places.iter().filter(|it| it.exists()).cloned().collect();
-    match existing.is_empty() {
-        true => places,
-        false => existing,
+    if existing.is_empty() {
+        places
+    } else {
+        existing
     }
 }

@@ -94,9 +94,10 @@ impl<'a> Report<'a> {
             }
             let names = arguments.by.iter().map(|by| group(answer, *by)).collect();
             for totals in [&mut total, rows.entry(names).or_default()] {
-                match is_side_requests {
-                    true => totals.add_side_requests(answer, catalog),
-                    false => totals.add(answer, catalog),
+                if is_side_requests {
+                    totals.add_side_requests(answer, catalog)
+                } else {
+                    totals.add(answer, catalog)
                 }
             }
         }
@@ -117,9 +118,10 @@ impl<'a> Report<'a> {
             total,
             rows,
             range,
-            through_gateway: match has_others {
-                true => through_gateway,
-                false => Cost::default(),
+            through_gateway: if has_others {
+                through_gateway
+            } else {
+                Cost::default()
             },
         }
     }
@@ -170,9 +172,12 @@ impl<'a> Report<'a> {
                 .map(|(title, _)| Column::number(*title).optional()),
         );
         // Dollars are more important than tokens if they were asked for.
-        let tokens = |title: &'static str| match kinds.is_empty() {
-            true => Column::number(title),
-            false => Column::number(title).optional(),
+        let tokens = |title: &'static str| {
+            if kinds.is_empty() {
+                Column::number(title)
+            } else {
+                Column::number(title).optional()
+            }
         };
         columns.extend([
             tokens("input"),
@@ -183,9 +188,10 @@ impl<'a> Report<'a> {
             tokens("from cache"),
             Column::number("answers").optional(),
         ]);
-        let shown = match by.iter().any(|by| by.is_time()) {
-            true => self.rows.len(),
-            false => self.rows.len().min(MAX_ROWS),
+        let shown = if by.iter().any(|by| by.is_time()) {
+            self.rows.len()
+        } else {
+            self.rows.len().min(MAX_ROWS)
         };
         let shown_rows = &self.rows[..shown];
         let rows = shown_rows.iter();
@@ -400,9 +406,12 @@ fn tokens(totals: &SpendTotals) -> u64 {
 
 /// The name of the group of an answer.
 fn group(answer: &PaidAnswer, by: SpendGroup) -> String {
-    let or = |name: &str, absent: &str| match name.is_empty() {
-        true => absent.to_owned(),
-        false => on_one_line(name),
+    let or = |name: &str, absent: &str| {
+        if name.is_empty() {
+            absent.to_owned()
+        } else {
+            on_one_line(name)
+        }
     };
     let time = |name: fn(Millis) -> String| answer.at.map_or_else(|| "no time".to_owned(), name);
     match by {
@@ -430,9 +439,12 @@ fn row(names: Vec<String>, kinds: &[(&str, Kind)], totals: &SpendTotals) -> Vec<
     let ratio = totals.cache_read_ratio();
     let mut row = names;
     row.push(amount(totals.cost));
-    row.extend(kinds.iter().map(|(_, kind)| match is_unknown(totals) {
-        true => UNKNOWN.to_owned(),
-        false => kind(totals).amount(),
+    row.extend(kinds.iter().map(|(_, kind)| {
+        if is_unknown(totals) {
+            UNKNOWN.to_owned()
+        } else {
+            kind(totals).amount()
+        }
     }));
     row.extend([
         render::grouped(usage.uncached_input),
@@ -514,13 +526,16 @@ fn is_unknown(totals: &SpendTotals) -> bool {
 /// Returns the fields of [`CSV_COLUMNS`]. Dollars are exact, and empty if they are not known.
 fn csv_fields(totals: &SpendTotals) -> Vec<String> {
     let usage = &totals.usage;
-    let dollars = |cost: Cost| match is_unknown(totals) {
-        true => String::new(),
-        false => format!(
-            "{}.{:012}",
-            cost.picodollars / 1_000_000_000_000,
-            cost.picodollars % 1_000_000_000_000
-        ),
+    let dollars = |cost: Cost| {
+        if is_unknown(totals) {
+            String::new()
+        } else {
+            format!(
+                "{}.{:012}",
+                cost.picodollars / 1_000_000_000_000,
+                cost.picodollars % 1_000_000_000_000
+            )
+        }
     };
     let mut fields = vec![
         totals.answers.to_string(),

@@ -37,9 +37,10 @@ pub(super) fn mask(text: &str) -> Cow<'_, str> {
         from = key.end;
     }
     mask_between(text, from..text.len(), &cuts, &mut shown);
-    match shown == text {
-        true => Cow::Borrowed(text),
-        false => Cow::Owned(shown),
+    if shown == text {
+        Cow::Borrowed(text)
+    } else {
+        Cow::Owned(shown)
     }
 }
 

@@ -219,14 +219,11 @@ fn parse_reply(
     body: &[u8],
 ) -> Result<Reply, AttemptFailure> {
     if let Err(error) = serde_json::from_slice::<IgnoredAny>(body) {
-        return Err(match error.is_eof() {
-            true => {
-                let why = format!("the JSON of {} bytes has no end", body.len());
-                error_factory.cut_off(&why, true)
-            }
-            false => {
-                error_factory.malformed(&format!("an answer that is not JSON ({error})"), body)
-            }
+        return Err(if error.is_eof() {
+            let why = format!("the JSON of {} bytes has no end", body.len());
+            error_factory.cut_off(&why, true)
+        } else {
+            error_factory.malformed(&format!("an answer that is not JSON ({error})"), body)
         });
     }
     if memchr::memmem::find(body, b"\"error\"").is_some()

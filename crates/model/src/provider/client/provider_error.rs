@@ -26,9 +26,10 @@ impl ProviderError {
             return Self::from_value(&value);
         }
         let text = String::from_utf8_lossy(body);
-        let text = match text.trim_start().starts_with('<') {
-            true => page_text(&text),
-            false => text.into_owned(),
+        let text = if text.trim_start().starts_with('<') {
+            page_text(&text)
+        } else {
+            text.into_owned()
         };
         Self {
             message: one_line(&text),

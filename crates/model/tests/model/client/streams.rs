@@ -156,9 +156,10 @@ async fn error_body_with_status_200_is_an_error() {
     for asked_for_a_stream in [true, false] {
         let server = Server::start([Answer::json(200, body)]).await;
         let (model, _) = super::model_with(&server, "retries: 0");
-        let error = match asked_for_a_stream {
-            true => stream(&model).await.0.unwrap_err(),
-            false => ask(&model).await.unwrap_err(),
+        let error = if asked_for_a_stream {
+            stream(&model).await.0.unwrap_err()
+        } else {
+            ask(&model).await.unwrap_err()
         };
         assert_eq!((error.kind, error.status), (ErrorKind::Limited, Some(429)));
         assert!(error.message.contains("Provider is busy"));
@@ -180,9 +181,10 @@ async fn malformed_responses_are_reported_with_an_excerpt() {
         for asked_for_a_stream in [true, false] {
             let server = Server::start([answer.clone()]).await;
             let model = model(&server);
-            let error = match asked_for_a_stream {
-                true => stream(&model).await.0.unwrap_err(),
-                false => ask(&model).await.unwrap_err(),
+            let error = if asked_for_a_stream {
+                stream(&model).await.0.unwrap_err()
+            } else {
+                ask(&model).await.unwrap_err()
             };
             assert_eq!(error.kind, ErrorKind::Malformed, "{error}");
             assert!(error.message.contains(part), "{error}");

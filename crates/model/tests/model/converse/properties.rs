@@ -34,10 +34,7 @@ fn texts() -> impl Strategy<Value = String> {
 /// One step of a conversation: messages whose calls have results.
 fn steps() -> impl Strategy<Value = Vec<Message>> {
     let said = (any::<bool>(), texts(), texts()).prop_map(|(is_user, one, two)| {
-        let role = match is_user {
-            true => Role::User,
-            false => Role::Assistant,
-        };
+        let role = if is_user { Role::User } else { Role::Assistant };
         vec![Message::new(role, vec![Block::text(one), Block::text(two)])]
     });
     let thought = (texts(), texts()).prop_map(|(thought, text)| {
@@ -154,10 +151,7 @@ proptest! {
     /// A marker adds a block and changes nothing else.
     #[test]
     fn markers_can_be_removed(steps in conversations(), hour in any::<bool>()) {
-        let time = match hour {
-            true => MarkerTime::OneHour,
-            false => MarkerTime::FiveMinutes,
-        };
+        let time = if hour { MarkerTime::OneHour } else { MarkerTime::FiveMinutes };
         let marker = wire().marker(time).unwrap();
         let plain = rendered(&ended(steps));
         let marked = plain.iter().map(|piece| match piece.mark_at {

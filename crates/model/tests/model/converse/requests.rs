@@ -93,15 +93,12 @@ async fn requests_are_signed() {
         ]);
         let models = Models::new(environment, configured(&yaml));
         let model = models.find("m").unwrap();
-        match is_right {
-            true => {
-                assert_eq!(ask(&model).await.unwrap().message.text(), "a");
-                assert_eq!(stream(&model).await.0.unwrap().message.text(), "b");
-            }
-            false => {
-                let error = ask(&model).await.unwrap_err();
-                assert_eq!(error.kind, ErrorKind::Unauthorized, "{error}");
-            }
+        if is_right {
+            assert_eq!(ask(&model).await.unwrap().message.text(), "a");
+            assert_eq!(stream(&model).await.0.unwrap().message.text(), "b");
+        } else {
+            let error = ask(&model).await.unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Unauthorized, "{error}");
         }
     }
 }

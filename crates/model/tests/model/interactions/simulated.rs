@@ -48,9 +48,10 @@ async fn ask(
         parameters: model.parameters().clone(),
     };
     let body = request.body(model.wire(), stream).unwrap();
-    match stream {
-        true => model.stream(body, &mut |_| {}).await,
-        false => model.ask(body).await,
+    if stream {
+        model.stream(body, &mut |_| {}).await
+    } else {
+        model.ask(body).await
     }
 }
 

@@ -105,9 +105,10 @@ fn tool_content(tool: &Object) -> Content {
         "input_schema",
         "cache_control",
     ];
-    let kind = match is_custom(tool) {
-        true => "custom",
-        false => text_of(tool, "type"),
+    let kind = if is_custom(tool) {
+        "custom"
+    } else {
+        text_of(tool, "type")
     };
     let schema = tool.get("input_schema").map(Value::to_string);
     let schema = schema.unwrap_or_default();

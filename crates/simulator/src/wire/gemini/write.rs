@@ -64,9 +64,10 @@ impl ResponseParameters {
     fn parts(&self, answer: &Answer, is_streamed: bool) -> Vec<Value> {
         let mut parts = Vec::new();
         let split = |text: &str| -> Vec<String> {
-            match is_streamed {
-                true => pieces(text).into_iter().map(str::to_owned).collect(),
-                false => vec![text.to_owned()],
+            if is_streamed {
+                pieces(text).into_iter().map(str::to_owned).collect()
+            } else {
+                vec![text.to_owned()]
             }
         };
         for piece in answer.reasoning.as_deref().map(split).unwrap_or_default() {

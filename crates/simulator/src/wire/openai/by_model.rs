@@ -23,9 +23,10 @@ pub(in crate::wire) fn chat(request: &Object, model: &str) -> Result<(), ApiErro
     let is_function = |tool: &Value| tool.get("type").is_some_and(|kind| kind == "function");
     let has_functions = tools.is_some_and(|tools| tools.iter().any(is_function));
     if facts.tools_need_responses && has_functions && effort != "none" {
-        let advice = match model.starts_with("gpt-5.4") || model.starts_with("gpt-5.5") {
-            true => "Please use /v1/responses instead.",
-            false => "To use function tools, use /v1/responses or set reasoning_effort to 'none'.",
+        let advice = if model.starts_with("gpt-5.4") || model.starts_with("gpt-5.5") {
+            "Please use /v1/responses instead."
+        } else {
+            "To use function tools, use /v1/responses or set reasoning_effort to 'none'."
         };
         let message = format!(
             "Function tools with reasoning_effort are not supported for {model} in \

@@ -101,9 +101,10 @@ impl ResponseParameters {
     }
 
     fn reasoning_item(&self, reasoning: &str, id: String) -> Value {
-        let summary = match self.has_summary {
-            true => json!([{"type": "summary_text", "text": reasoning}]),
-            false => json!([]),
+        let summary = if self.has_summary {
+            json!([{"type": "summary_text", "text": reasoning}])
+        } else {
+            json!([])
         };
         let mut item = json!({"id": id, "type": "reasoning", "summary": summary});
         if self.has_encrypted {

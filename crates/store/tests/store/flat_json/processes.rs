@@ -66,9 +66,10 @@ fn cross_process_concurrent_stores_preserve_all_entries() {
             .iter_mut()
             .any(|child| child.try_wait().unwrap().is_none());
         // What anybody reads is a whole file, and nothing that was in it is missing later.
-        let there = match path.exists() {
-            true => questions(&path),
-            false => Vec::new(),
+        let there = if path.exists() {
+            questions(&path)
+        } else {
+            Vec::new()
         };
         assert!(there.len() >= seen, "{} entries after {seen}", there.len());
         seen = there.len();

@@ -67,10 +67,7 @@ impl RunJob {
         output_limit: usize,
         recall: bool,
     ) -> Self {
-        let parameters = match recall {
-            true => &RUN[..],
-            false => &RUN[..2],
-        };
+        let parameters = if recall { &RUN[..] } else { &RUN[..2] };
         Self {
             metadata: OperationMetadata::with_side_effects(
                 "run_background_job",
@@ -215,9 +212,10 @@ impl InternalCall for ListJobs {
     async fn run(self, jobs: &ShownJobs, context: &ToolContext) -> ToolOutput {
         let jobs = jobs.state.jobs.all();
         let lines: Vec<String> = jobs.iter().map(|job| job.line()).collect();
-        let text = match lines.is_empty() {
-            true => "There are no background jobs.".to_owned(),
-            false => lines.join("\n"),
+        let text = if lines.is_empty() {
+            "There are no background jobs.".to_owned()
+        } else {
+            lines.join("\n")
         };
         result(Ok(text), context)
     }

@@ -85,9 +85,10 @@ impl<C: FileCall> TypedTool for FileTool<C> {
 
     /// The rules that exclude files from a search.
     fn implicit_inputs(&self, context: &ToolContext) -> Result<Value, Failure> {
-        let rules = match C::SEARCHES {
-            true => context.rules.search_rules(&self.metadata.name),
-            false => Vec::new(),
+        let rules = if C::SEARCHES {
+            context.rules.search_rules(&self.metadata.name)
+        } else {
+            Vec::new()
         };
         Ok(match rules.as_slice() {
             [] => Value::Null,
@@ -97,18 +98,17 @@ impl<C: FileCall> TypedTool for FileTool<C> {
     }
 
     async fn run(&self, arguments: Self::Arguments, context: &ToolContext) -> ToolOutput {
-        let denied = match C::SEARCHES {
-            true => {
-                let request = AccessRequest {
-                    tool: &self.metadata.name,
-                    read_only: true,
-                    arguments: &arguments.original,
-                    resource_access: &arguments.typed.resource_access(),
-                    sandboxed: false,
-                };
-                context.rules.search_filter(&request, &context.workspace)
-            }
-            false => SearchFilter::default(),
+        let denied = if C::SEARCHES {
+            let request = AccessRequest {
+                tool: &self.metadata.name,
+                read_only: true,
+                arguments: &arguments.original,
+                resource_access: &arguments.typed.resource_access(),
+                sandboxed: false,
+            };
+            context.rules.search_filter(&request, &context.workspace)
+        } else {
+            SearchFilter::default()
         };
         let context = context.clone();
         run_blocking(move |abandoned| {

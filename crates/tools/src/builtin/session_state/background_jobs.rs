@@ -120,12 +120,13 @@ impl BackgroundJobs {
         let found = state.jobs.iter().find(|job| job.id == id);
         found.cloned().ok_or_else(|| {
             let known: Vec<&str> = state.jobs.iter().map(|job| job.id.as_str()).collect();
-            match known.is_empty() {
-                true => format!("there is no background job `{id}`, nor any other"),
-                false => format!(
+            if known.is_empty() {
+                format!("there is no background job `{id}`, nor any other")
+            } else {
+                format!(
                     "there is no background job `{id}`; the jobs are: {}",
                     known.join(", ")
-                ),
+                )
             }
         })
     }

@@ -69,9 +69,10 @@ impl Capture {
             let whole = [&self.head[..], &tail].concat();
             let whole = String::from_utf8_lossy(&whole);
             let whole = secret_set.redact(&whole);
-            return match whole.len() <= self.limit {
-                true => whole.into_owned(),
-                false => cut(&whole, &whole, self.limit / 2, 0),
+            return if whole.len() <= self.limit {
+                whole.into_owned()
+            } else {
+                cut(&whole, &whole, self.limit / 2, 0)
             };
         }
         let (head, tail) = (

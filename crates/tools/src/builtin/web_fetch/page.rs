@@ -95,14 +95,15 @@ pub(super) async fn text(headers: &HeaderMap, bytes: Bytes) -> Result<String, St
         .get(CONTENT_TYPE)
         .and_then(|header| header.to_str().ok())
         .is_some_and(|header| header.to_ascii_lowercase().contains("charset="));
-    let charset = match named {
-        true => None,
-        false => Some(
+    let charset = if named {
+        None
+    } else {
+        Some(
             declared(&bytes).unwrap_or_else(|| match std::str::from_utf8(&bytes) {
                 Ok(_) => "utf-8".to_owned(),
                 Err(_) => "windows-1252".to_owned(),
             }),
-        ),
+        )
     };
     let mut answer = http::Response::new(bytes);
     let header = match charset {

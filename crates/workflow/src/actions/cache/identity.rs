@@ -183,9 +183,12 @@ async fn source_digest(
     };
     // A message may spell a URI differently than the argument did, so redaction could miss a secret. If
     // the URI contains a secret, the message is replaced by a general one.
-    let no_key = |reason: String| match runtime.secret_set.occurs_in(path.as_bytes()) {
-        true => no_key(format!("what `{source}` names cannot be read")),
-        false => no_key(reason),
+    let no_key = |reason: String| {
+        if runtime.secret_set.occurs_in(path.as_bytes()) {
+            no_key(format!("what `{source}` names cannot be read"))
+        } else {
+            no_key(reason)
+        }
     };
     if let Some(local) = runtime.storage.local_path(path) {
         let looked = tokio::task::spawn_blocking(move || {

@@ -135,9 +135,12 @@ fn read_request(
     // Boxed, since the future of a hit is allocated, so it should be small.
     Request::read(arguments, runtime)
         .map(Box::new)
-        .map_err(|RequestError { failure, returned }| match returned {
-            true => Ok(Arc::new(response::error(&redacted(failure, runtime), None))),
-            false => Err(failure),
+        .map_err(|RequestError { failure, returned }| {
+            if returned {
+                Ok(Arc::new(response::error(&redacted(failure, runtime), None)))
+            } else {
+                Err(failure)
+            }
         })
 }
 
@@ -443,9 +446,10 @@ impl WrappedRun {
         if inner_spend.private {
             spending::keep_private();
         }
-        let declined = match shared {
-            true => Some("the result is for one user only".to_owned()),
-            false => inner_spend.declined,
+        let declined = if shared {
+            Some("the result is for one user only".to_owned())
+        } else {
+            inner_spend.declined
         };
         let storable = match (
             declined,

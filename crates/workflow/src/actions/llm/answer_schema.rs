@@ -36,9 +36,10 @@ impl AnswerSchema {
                 format!("{place}: {}", error.masked())
             })
             .collect();
-        match errors.is_empty() {
-            true => Ok(()),
-            false => Err(errors.join("; ")),
+        if errors.is_empty() {
+            Ok(())
+        } else {
+            Err(errors.join("; "))
         }
     }
 }

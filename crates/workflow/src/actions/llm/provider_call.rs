@@ -137,9 +137,10 @@ impl<'a> ProviderCall<'a> {
         };
         let call_guard = runtime.meter.start_call();
         let asked = async {
-            match shows_stream {
-                true => self.model.stream(body, &mut on).await,
-                false => self.model.ask(body).await,
+            if shows_stream {
+                self.model.stream(body, &mut on).await
+            } else {
+                self.model.ask(body).await
             }
         };
         let reply = spending::with_time_limit(runtime, asked).await;

@@ -32,9 +32,10 @@ impl Reply {
     /// Returns the failure for an answer that lacks something: `lacks` is a clause such as `has no
     /// `answer``.
     pub(super) fn malformed(&self, action: &str, lacks: &str) -> Failure {
-        let cut = match self.is_truncated {
-            true => "; it is cut off: raise `max_tokens`",
-            false => "",
+        let cut = if self.is_truncated {
+            "; it is cut off: raise `max_tokens`"
+        } else {
+            ""
         };
         let message = format!(
             "{action}: the answer of the model {lacks}{cut}: {}",

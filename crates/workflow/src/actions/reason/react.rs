@@ -94,9 +94,10 @@ impl Operation for React {
                 }
             };
             let is_final = step.action == FINAL;
-            let observation = match is_final {
-                true => "The goal is reached.".to_owned(),
-                false => tools.run(&step.action, &step.input, number, runtime).await,
+            let observation = if is_final {
+                "The goal is reached.".to_owned()
+            } else {
+                tools.run(&step.action, &step.input, number, runtime).await
             };
             let mut record = json!({
                 "step": number,

@@ -51,13 +51,14 @@ fn problem(item: &Node, registry: &Registry) -> Option<Problem> {
         return Some(template_problem(&item.place));
     };
     let Some(action) = registry.get(name) else {
-        let problem = match UNAVAILABLE_ACTIONS.contains(&name) {
-            true => Problem::warning(
+        let problem = if UNAVAILABLE_ACTIONS.contains(&name) {
+            Problem::warning(
                 codes::NO_EFFECT,
                 format!("there is no action `{name}`: the model does not get this tool"),
             )
-            .help("leave it out, or use another action"),
-            false => registry.unknown(name),
+            .help("leave it out, or use another action")
+        } else {
+            registry.unknown(name)
         };
         return Some(problem.at(&item.place));
     };
@@ -110,10 +111,7 @@ impl Tools {
             let about = action.metadata();
             text.push_str(&format!("- {name}: {}\n", about.description));
             for parameter in about.parameters.table() {
-                let required = match parameter.required {
-                    true => ", required",
-                    false => "",
-                };
+                let required = if parameter.required { ", required" } else { "" };
                 text.push_str(&format!(
                     "    {} ({}{required}): {}\n",
                     parameter.name,
@@ -135,12 +133,13 @@ impl Tools {
         runtime: &Runtime,
     ) -> String {
         let Some((_, action)) = self.0.iter().find(|(known, _)| known == name) else {
-            return match self.0.is_empty() {
-                true => format!("there is no tool `{name}`: there are no tools"),
-                false => format!(
+            return if self.0.is_empty() {
+                format!("there is no tool `{name}`: there are no tools")
+            } else {
+                format!(
                     "there is no tool `{name}`: there are {}",
                     self.names().join(", ")
-                ),
+                )
             };
         };
         let node = format!("{}/{name}[{step}]", current_node());

@@ -39,11 +39,12 @@ fn int(state: &State, value: &Value, given: Given) -> Result<Value, Error> {
 /// Returns a number without its fraction.
 fn whole(number: f64) -> Result<Value, Error> {
     // Below 2^127, the conversion is exact.
-    match number.abs() < 2.0_f64.powi(127) {
-        true => Ok(Value::from(number as i128)),
-        false => Err(invalid(format!(
+    if number.abs() < 2.0_f64.powi(127) {
+        Ok(Value::from(number as i128))
+    } else {
+        Err(invalid(format!(
             "{number} is no whole number of up to 127 bits"
-        ))),
+        )))
     }
 }
 
@@ -101,9 +102,10 @@ fn float(state: &State, value: &Value, given: Given) -> Result<Value, Error> {
 
 /// Converts a number to the nearest float.
 fn number(value: &Value) -> Result<f64, Error> {
-    match value.is_integer() {
-        true => i128::try_from(value.clone()).map(|integer| integer as f64),
-        false => f64::try_from(value.clone()),
+    if value.is_integer() {
+        i128::try_from(value.clone()).map(|integer| integer as f64)
+    } else {
+        f64::try_from(value.clone())
     }
 }
 

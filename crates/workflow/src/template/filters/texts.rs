@@ -85,9 +85,10 @@ fn indent(state: &State, value: &Value, given: Given) -> Result<String, Error> {
             0 => first,
             _ => blank || !line.is_empty(),
         };
-        match is_indented {
-            true => format!("{indentation}{line}"),
-            false => (*line).to_owned(),
+        if is_indented {
+            format!("{indentation}{line}")
+        } else {
+            (*line).to_owned()
         }
     });
     Ok(indented.collect::<Vec<String>>().join("\n"))
@@ -109,11 +110,11 @@ fn truncate(state: &State, value: &Value, given: Given) -> Result<String, Error>
         return Ok(value);
     }
     let kept: String = value.chars().take(kept).collect();
-    let words = match arguments::is_set(killwords) {
-        true => &kept,
-        false => kept
-            .rsplit_once(' ')
-            .map_or(kept.as_str(), |(words, _)| words),
+    let words = if arguments::is_set(killwords) {
+        &kept
+    } else {
+        kept.rsplit_once(' ')
+            .map_or(kept.as_str(), |(words, _)| words)
     };
     Ok(format!("{words}{end}"))
 }

@@ -223,9 +223,12 @@ fn order(one: &Variable, other: &Variable) -> Ordering {
 
 /// Returns the first of the items whose key is extreme in the direction `wanted`; null if there are no items.
 fn extreme(keyed: impl Iterator<Item = (Rcvar, Rcvar)>, wanted: Ordering) -> Rcvar {
-    let best = keyed.reduce(|best, next| match order(&next.0, &best.0) == wanted {
-        true => next,
-        false => best,
+    let best = keyed.reduce(|best, next| {
+        if order(&next.0, &best.0) == wanted {
+            next
+        } else {
+            best
+        }
     });
     best.map_or_else(|| Rc::new(Variable::Null), |(_, item)| item)
 }
