@@ -12,6 +12,7 @@
 //! one respect: templates render to text, so an argument also accepts the text of a value of its kind.
 
 mod schema;
+mod settings;
 mod values;
 
 use serde_json::Value;
@@ -20,8 +21,11 @@ use crate::Problem;
 use crate::duration::Range;
 use crate::tree::MapEntry;
 
+pub use cachalot_settings_derive::Settings;
 pub use schema::{arguments_schema, tool_schema};
+pub use settings::{Located, Named, SettingValue, Settings};
 pub use values::Values;
+use values::{finite, scalar, within};
 
 /// The keys of one mapping.
 #[derive(Debug)]

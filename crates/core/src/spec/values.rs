@@ -248,7 +248,7 @@ impl ParameterKind {
         problems.extend(problem);
     }
 
-    fn accepts(self, number: f64) -> bool {
+    pub(super) fn accepts(self, number: f64) -> bool {
         match self {
             Self::NumberIn(least, most) => (least..=most).contains(&number),
             _ => true,
@@ -256,13 +256,13 @@ impl ParameterKind {
     }
 }
 
-fn within(found: i128, least: u64, most: u64) -> Option<u64> {
+pub(super) fn within(found: i128, least: u64, most: u64) -> Option<u64> {
     let found = u64::try_from(found).ok();
     found.filter(|found| (least..=most).contains(found))
 }
 
 /// Returns the text of a scalar; that of null is empty.
-fn scalar(node: &Node, null: bool) -> Option<String> {
+pub(super) fn scalar(node: &Node, null: bool) -> Option<String> {
     match &node.kind {
         NodeKind::Null => null.then(String::new),
         NodeKind::Text(text) => Some(text.clone()),
@@ -271,13 +271,13 @@ fn scalar(node: &Node, null: bool) -> Option<String> {
     }
 }
 
-fn finite(node: &Node) -> Option<f64> {
+pub(super) fn finite(node: &Node) -> Option<f64> {
     node.as_f64().filter(|number| number.is_finite())
 }
 
 impl<'a> Values<'a> {
     /// Returns the declaration of a name.
-    fn parameter(&self, name: &str) -> Option<&'static Parameter> {
+    pub(super) fn parameter(&self, name: &str) -> Option<&'static Parameter> {
         let found = self.table.parameter(name);
         debug_assert!(
             found.is_some(),

@@ -4,5 +4,6 @@
 mod atomic_file;
 mod canonical;
 mod json;
+mod settings;
 mod spec;
 mod tree;

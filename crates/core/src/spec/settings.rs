@@ -1,0 +1,266 @@
+//! Settings that a struct declares.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::{Custom, Literal, Parameter, ParameterKind, Table, Values, finite, scalar, within};
+use crate::duration::{self, Range};
+use crate::tree::{MapEntry, Node};
+use crate::{Problem, SourceSpan};
+
+/// A mapping of a configuration file, declared by a struct: each field is a key, and its documentation comment the
+/// sentence of the JSON Schema and of the reference. `#[derive(Settings)]` implements it; derived for an enum without
+/// fields, it implements [`SettingValue`]: the words that a key accepts.
+///
+/// A field whose type is an `Option` may be left out, and so may a list, a mapping (both are empty then), a `bool`
+/// (false) and one with a default; others are required.
+///
+/// Attributes of the struct, in `#[settings(…)]`:
+/// - `name = "…"`: the mapping in messages, with its article. Required.
+/// - `open`: accepts keys that are not declared.
+/// - `also = PATH`: keys without a field, such as those that are refused; a `&'static [Parameter]`.
+/// - `check = PATH`: a `fn(&Self, Values<'_>, &mut Vec<Problem>)` that checks what depends on several keys.
+///
+/// Attributes of a field, or of a variant, in `#[setting(…)]`:
+/// - `key = "…"`: the key, or the word, if it is not the name of the field.
+/// - `alias = "…"`: another spelling. May be repeated.
+/// - `default = LITERAL`: the value of a key that is left out, which the reference states; `default` alone is that of
+///   the type, which it does not.
+/// - `range = MINIMUM..=MAXIMUM`: the bounds of a number; without a maximum, there is none.
+/// - `kind = KIND`: the accepted values, if they are not those of the type.
+/// - `flatten`: the keys of the field's struct are keys of this mapping.
+/// - `place`: the field is the place of the mapping in the file, and no key.
+/// - `skip`: the field is no key, and has the default of its type.
+pub trait Settings: Sized {
+    /// The keys of the fields.
+    const PARAMETERS: &'static [Parameter];
+
+    /// The declaration of the mapping.
+    const TABLE: &'static Table;
+
+    /// Reads a mapping that was checked against the table; `None` if a required key is missing or invalid. Reports
+    /// the problems that the table cannot find.
+    fn from_values(values: Values<'_>, problems: &mut Vec<Problem>) -> Option<Self>;
+
+    /// Reads a mapping, and reports all its problems at once.
+    fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
+        let values = Self::TABLE.read(node, problems)?;
+        Self::from_values(values, problems)
+    }
+}
+
+/// The type of a field of [`Settings`].
+pub trait SettingValue: Sized {
+    /// The accepted values.
+    const KIND: ParameterKind;
+
+    /// Reads a value that is not null. `kind` is [`SettingValue::KIND`] or what the field says instead. Returns `None`
+    /// for an invalid value, whose problem was reported when the mapping was checked.
+    fn from_node(node: &Node, kind: ParameterKind, problems: &mut Vec<Problem>) -> Option<Self>;
+
+    /// Converts a declared default; `None` if it is of another type.
+    fn from_literal(_: Literal) -> Option<Self> {
+        None
+    }
+}
+
+/// A value with its place in the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Located<T> {
+    /// The value.
+    pub value: T,
+    /// The place of the value.
+    pub place: SourceSpan,
+}
+
+/// An entry of a mapping of names to mappings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named<T> {
+    /// The name.
+    pub name: String,
+    /// The mapping.
+    pub value: T,
+}
+
+impl Values<'_> {
+    /// Reads the value of a declared key, or its default if it is left out.
+    pub fn setting<T: SettingValue>(&self, name: &str, problems: &mut Vec<Problem>) -> Option<T> {
+        let parameter = self.parameter(name)?;
+        match self.node(name) {
+            Some(node) => T::from_node(node, parameter.kind, problems),
+            None => parameter.default.and_then(T::from_literal),
+        }
+    }
+}
+
+impl SettingValue for String {
+    const KIND: ParameterKind = ParameterKind::Text;
+
+    fn from_node(node: &Node, _: ParameterKind, _: &mut Vec<Problem>) -> Option<Self> {
+        node.as_text().map(str::to_owned)
+    }
+
+    fn from_literal(literal: Literal) -> Option<Self> {
+        match literal {
+            Literal::Text(text) => Some(text.to_owned()),
+            _ => None,
+        }
+    }
+}
+
+impl SettingValue for PathBuf {
+    const KIND: ParameterKind = ParameterKind::Text;
+
+    fn from_node(node: &Node, _: ParameterKind, _: &mut Vec<Problem>) -> Option<Self> {
+        node.as_text().map(Self::from)
+    }
+}
+
+impl SettingValue for bool {
+    const KIND: ParameterKind = ParameterKind::Boolean;
+
+    fn from_node(node: &Node, _: ParameterKind, _: &mut Vec<Problem>) -> Option<Self> {
+        node.as_boolean()
+    }
+
+    fn from_literal(literal: Literal) -> Option<Self> {
+        match literal {
+            Literal::Boolean(boolean) => Some(boolean),
+            _ => None,
+        }
+    }
+}
+
+macro_rules! integers {
+    ($($integer:ty),*) => {$(
+        impl SettingValue for $integer {
+            const KIND: ParameterKind = ParameterKind::IntegerIn(0, <$integer>::MAX as u64);
+
+            fn from_node(node: &Node, kind: ParameterKind, _: &mut Vec<Problem>) -> Option<Self> {
+                let integer = match kind {
+                    ParameterKind::IntegerIn(minimum, maximum) => {
+                        within(node.as_integer()?, minimum, maximum)?
+                    }
+                    _ => node.as_u64()?,
+                };
+                integer.try_into().ok()
+            }
+
+            fn from_literal(literal: Literal) -> Option<Self> {
+                match literal {
+                    Literal::Integer(integer) => integer.try_into().ok(),
+                    _ => None,
+                }
+            }
+        }
+    )*};
+}
+
+integers!(u8, u16, u32, u64, usize);
+
+impl SettingValue for f64 {
+    const KIND: ParameterKind = ParameterKind::Number;
+
+    fn from_node(node: &Node, kind: ParameterKind, _: &mut Vec<Problem>) -> Option<Self> {
+        finite(node).filter(|number| kind.accepts(*number))
+    }
+
+    fn from_literal(literal: Literal) -> Option<Self> {
+        match literal {
+            Literal::Number(number) => Some(number),
+            // Defaults are small.
+            Literal::Integer(integer) => Some(integer as f64),
+            _ => None,
+        }
+    }
+}
+
+impl SettingValue for Duration {
+    const KIND: ParameterKind = ParameterKind::Duration(Range::POSITIVE);
+
+    fn from_node(node: &Node, kind: ParameterKind, _: &mut Vec<Problem>) -> Option<Self> {
+        match kind {
+            ParameterKind::Duration(range) => range.read(node).ok(),
+            _ => None,
+        }
+    }
+
+    fn from_literal(literal: Literal) -> Option<Self> {
+        match literal {
+            Literal::Text(text) => duration::parse(text),
+            _ => None,
+        }
+    }
+}
+
+impl SettingValue for SocketAddr {
+    const KIND: ParameterKind = ParameterKind::Custom(&ADDRESS);
+
+    fn from_node(node: &Node, _: ParameterKind, _: &mut Vec<Problem>) -> Option<Self> {
+        node.as_text()?.parse().ok()
+    }
+}
+
+/// The address of a server, with its port.
+static ADDRESS: Custom = Custom {
+    schema: Some(|| serde_json::json!({ "type": "string" })),
+    check: |entry, problems| {
+        ParameterKind::Text.check(entry, problems);
+        if let Some(text) = entry.value.as_text()
+            && text.parse::<SocketAddr>().is_err()
+        {
+            let message = format!(
+                "`{}` is `{text}`; expected an address with a port",
+                entry.key
+            );
+            let problem = Problem::new("bad-value", message).at(&entry.value.place);
+            problems.push(problem.help("for example 127.0.0.1:4114 or [::1]:4114"));
+        }
+    },
+};
+
+impl SettingValue for Vec<String> {
+    const KIND: ParameterKind = ParameterKind::Texts;
+
+    fn from_node(node: &Node, _: ParameterKind, _: &mut Vec<Problem>) -> Option<Self> {
+        let texts = node.as_list()?.iter().filter_map(Node::as_text);
+        Some(texts.map(str::to_owned).collect())
+    }
+}
+
+impl SettingValue for BTreeMap<String, String> {
+    const KIND: ParameterKind = ParameterKind::Scalars { null: true };
+
+    fn from_node(node: &Node, _: ParameterKind, _: &mut Vec<Problem>) -> Option<Self> {
+        let entry = |entry: &MapEntry| Some((entry.key.clone(), scalar(&entry.value, true)?));
+        Some(node.as_map()?.iter().filter_map(entry).collect())
+    }
+}
+
+impl<T: Settings> SettingValue for Vec<Named<T>> {
+    const KIND: ParameterKind = ParameterKind::Tables(T::TABLE);
+
+    /// Reads the entries in the order of the file; those with a problem are left out.
+    fn from_node(node: &Node, _: ParameterKind, problems: &mut Vec<Problem>) -> Option<Self> {
+        let entry = |entry: &MapEntry| {
+            Some(Named {
+                name: entry.key.clone(),
+                value: T::from_values(T::TABLE.values(&entry.value)?, problems)?,
+            })
+        };
+        Some(node.as_map()?.iter().filter_map(entry).collect())
+    }
+}
+
+impl<T: SettingValue> SettingValue for Located<T> {
+    const KIND: ParameterKind = T::KIND;
+
+    fn from_node(node: &Node, kind: ParameterKind, problems: &mut Vec<Problem>) -> Option<Self> {
+        Some(Self {
+            value: T::from_node(node, kind, problems)?,
+            place: node.place.clone(),
+        })
+    }
+}

@@ -1,0 +1,204 @@
+//! Structs: the keys of a mapping.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::{
+    DataStruct, DeriveInput, Error, Field, Fields, GenericArgument, PathArguments, Result, Type,
+};
+
+use crate::attributes::{
+    DefaultValue, FieldAttributes, MappingAttributes, documentation, is_float,
+};
+
+/// The parts of the derived code.
+#[derive(Default)]
+struct Parts {
+    /// The declarations of the keys.
+    parameters: Vec<TokenStream>,
+    /// The groups of keys of flattened structs.
+    groups: Vec<TokenStream>,
+    /// Reads the fields. Required ones are checked after all of them are read, so that all problems are found.
+    reads: Vec<TokenStream>,
+    /// Creates the fields.
+    fields: Vec<TokenStream>,
+}
+
+/// Derives `Settings` and `SettingValue` for a struct with named fields.
+pub(crate) fn derive(input: &DeriveInput, data: &DataStruct) -> Result<TokenStream> {
+    let Fields::Named(fields) = &data.fields else {
+        return Err(Error::new_spanned(input, "settings have named fields"));
+    };
+    let attributes = MappingAttributes::parse(&input.attrs)?;
+    let Some(title) = &attributes.name else {
+        return Err(Error::new_spanned(
+            &input.ident,
+            "`#[settings(name = \"…\")]` names the mapping in messages",
+        ));
+    };
+    let mut parts = Parts::default();
+    for field in &fields.named {
+        parts.add(field)?;
+    }
+    let Parts {
+        parameters,
+        groups,
+        reads,
+        fields,
+    } = parts;
+    let name = &input.ident;
+    let sentence = documentation(&input.attrs);
+    let also = attributes.also.map(|also| quote!(, #also));
+    let open = attributes.is_open.then(|| quote!(.open()));
+    let check = attributes
+        .check
+        .map(|check| quote!(#check(&settings, values, problems);));
+    Ok(quote! {
+        impl ::cachalot_core::spec::Settings for #name {
+            const PARAMETERS: &'static [::cachalot_core::spec::Parameter] = &[#(#parameters),*];
+            const TABLE: &'static ::cachalot_core::spec::Table = {
+                static TABLE: ::cachalot_core::spec::Table = ::cachalot_core::spec::Table::new(
+                    #title,
+                    #sentence,
+                    &[
+                        #(#groups,)*
+                        <#name as ::cachalot_core::spec::Settings>::PARAMETERS
+                        #also
+                    ],
+                )#open;
+                &TABLE
+            };
+
+            fn from_values(
+                values: ::cachalot_core::spec::Values<'_>,
+                problems: &mut ::std::vec::Vec<::cachalot_core::Problem>,
+            ) -> ::std::option::Option<Self> {
+                #(#reads)*
+                let settings = Self { #(#fields),* };
+                #check
+                ::std::option::Option::Some(settings)
+            }
+        }
+
+        impl ::cachalot_core::spec::SettingValue for #name {
+            const KIND: ::cachalot_core::spec::ParameterKind =
+                ::cachalot_core::spec::ParameterKind::Table(
+                    <#name as ::cachalot_core::spec::Settings>::TABLE,
+                );
+
+            fn from_node(
+                node: &::cachalot_core::tree::Node,
+                _: ::cachalot_core::spec::ParameterKind,
+                problems: &mut ::std::vec::Vec<::cachalot_core::Problem>,
+            ) -> ::std::option::Option<Self> {
+                let table = <Self as ::cachalot_core::spec::Settings>::TABLE;
+                <Self as ::cachalot_core::spec::Settings>::from_values(table.values(node)?, problems)
+            }
+        }
+    })
+}
+
+impl Parts {
+    fn add(&mut self, field: &Field) -> Result<()> {
+        let attributes = FieldAttributes::parse(&field.attrs)?;
+        let (name, kind) = (&field.ident, &field.ty);
+        if attributes.is_skipped {
+            self.fields
+                .push(quote!(#name: ::std::default::Default::default()));
+            return Ok(());
+        }
+        if attributes.is_place {
+            self.fields
+                .push(quote!(#name: values.mapping().place.clone()));
+            return Ok(());
+        }
+        if attributes.is_flattened {
+            self.groups
+                .push(quote!(<#kind as ::cachalot_core::spec::Settings>::PARAMETERS));
+            self.reads.push(quote! {
+                let #name = <#kind as ::cachalot_core::spec::Settings>::from_values(values, problems);
+            });
+            self.fields.push(quote!(#name: #name?));
+            return Ok(());
+        }
+        let spelled = name.as_ref().map(ToString::to_string).unwrap_or_default();
+        let key = attributes.key.as_ref().map_or(spelled, |key| key.value());
+        let optional = inner(kind, "Option");
+        let value = optional.unwrap_or(kind);
+        // Without entries, a list or a mapping is empty.
+        let may_be_empty = ["Vec", "BTreeMap"]
+            .iter()
+            .any(|name| inner(kind, name).is_some())
+            || matches!(kind, Type::Path(path) if path.path.is_ident("bool"));
+        let is_required = optional.is_none() && !may_be_empty && attributes.default.is_none();
+        self.parameters
+            .push(declaration(&key, value, &attributes, is_required, field)?);
+        self.reads.push(quote! {
+            let #name = values.setting::<#value>(#key, problems);
+        });
+        self.fields.push(if optional.is_some() {
+            quote!(#name)
+        } else if may_be_empty || matches!(attributes.default, Some(DefaultValue::OfType)) {
+            quote!(#name: #name.unwrap_or_default())
+        } else {
+            quote!(#name: #name?)
+        });
+        Ok(())
+    }
+}
+
+/// Returns the declaration of a key.
+fn declaration(
+    key: &str,
+    value: &Type,
+    attributes: &FieldAttributes,
+    is_required: bool,
+    field: &Field,
+) -> Result<TokenStream> {
+    let kind = match (&attributes.kind, &attributes.range) {
+        (Some(kind), _) => quote!(#kind),
+        (None, Some((minimum, maximum))) if is_float(minimum) => {
+            quote!(::cachalot_core::spec::ParameterKind::NumberIn(#minimum, #maximum))
+        }
+        (None, Some((minimum, maximum))) => {
+            quote!(::cachalot_core::spec::ParameterKind::IntegerIn(#minimum, #maximum))
+        }
+        (None, None) => quote!(<#value as ::cachalot_core::spec::SettingValue>::KIND),
+    };
+    let sentence = documentation(&field.attrs);
+    let declare = if is_required {
+        quote!(required)
+    } else {
+        quote!(key)
+    };
+    let aliases = &attributes.aliases;
+    let with_aliases = (!aliases.is_empty()).then(|| quote!(.with_aliases(&[#(#aliases),*])));
+    let default = match &attributes.default {
+        Some(default) => default.literal()?.map(|literal| quote!(.default(#literal))),
+        None => None,
+    };
+    Ok(quote! {
+        ::cachalot_core::spec::#declare(#key, #kind, #sentence) #default #with_aliases
+    })
+}
+
+/// Returns the argument of a generic type of this name, the last one if there are several.
+fn inner<'a>(kind: &'a Type, name: &str) -> Option<&'a Type> {
+    let Type::Path(path) = kind else {
+        return None;
+    };
+    let last = path.path.segments.last()?;
+    let PathArguments::AngleBracketed(arguments) = &last.arguments else {
+        return None;
+    };
+    if last.ident != name {
+        return None;
+    }
+    arguments
+        .args
+        .iter()
+        .rev()
+        .find_map(|argument| match argument {
+            GenericArgument::Type(kind) => Some(kind),
+            _ => None,
+        })
+}
