@@ -41,7 +41,7 @@ pub use agent::{
 };
 
 pub use command::{CommandDefinition, CommandPart};
-pub use compaction::{COMPACTION, CompactionSettings};
+pub use compaction::CompactionSettings;
 pub use groups::Groups;
 pub use review::{
     DEFAULT_REVIEW_INPUT_TOKENS, DEFAULT_REVIEW_ITERATIONS, DEFAULT_REVIEW_TURNS, LocatedName,

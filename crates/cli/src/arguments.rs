@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use cachalot_core::spec::Settings;
 use cachalot_hooks::Dialect;
 use cachalot_workflow::format::PythonRunner;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
@@ -302,7 +303,7 @@ pub(crate) struct SandboxFlags {
 }
 
 /// Use of the sandbox.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Settings)]
 pub(crate) enum SandboxMode {
     /// Commands run outside, after an approval.
     Ask,

@@ -8,6 +8,7 @@ use cachalot_agent::permissions::ToolSignature;
 use cachalot_agent::{SourceFile, Team};
 use cachalot_cache::LedgerLimits;
 use cachalot_core::Problem;
+use cachalot_core::spec::Settings as _;
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{Node, Section};
 use cachalot_mcp::settings::{
@@ -252,7 +253,7 @@ fn problems_of_review(agent: &Node, toolsets: &ToolsetSettings) -> Vec<Problem> 
 /// Reads `tools`.
 pub(crate) fn read_tools(node: Option<&Node>, problems: &mut Vec<Problem>) -> ToolCacheSettings {
     node.filter(|node| !node.is_null())
-        .map(|node| ToolCacheSettings::read(node, problems))
+        .and_then(|node| ToolCacheSettings::read(node, problems))
         .unwrap_or_default()
 }
 

@@ -23,7 +23,7 @@ use crate::tree::MapEntry;
 
 pub use cachalot_settings_derive::Settings;
 pub use schema::{arguments_schema, tool_schema};
-pub use settings::{Located, Named, SettingValue, Settings};
+pub use settings::{Located, Named, SettingValue, Settings, Word};
 pub use values::Values;
 use values::{finite, scalar, within};
 

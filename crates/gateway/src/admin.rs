@@ -4,6 +4,7 @@
 //! of requests and answers are not shown.
 
 use cachalot_cache::{CallKind, EntryFilter, HANDLE_LABEL, Key, LabelCriterion};
+use cachalot_core::spec::Word as _;
 use cachalot_core::{Canonical, Digest};
 use cachalot_store::Label;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
@@ -134,7 +135,7 @@ fn upstreams(shared: &Shared) -> Value {
         json!({
             "name": upstream.name(),
             "url": upstream.base(),
-            "api": upstream.api.name(),
+            "api": upstream.api.word(),
             "has_credential": upstream.credential.is_some(),
             "is_left_out": upstream.breaker.is_open(now),
         })

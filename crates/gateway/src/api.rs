@@ -1,40 +1,32 @@
 //! The APIs that upstreams offer, and the headers of their credentials.
 
+use cachalot_core::spec::{Settings, Word as _};
 use http::HeaderName;
 
 /// The API that an upstream offers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Settings)]
 pub(crate) enum Api {
+    #[setting(key = "openai")]
     OpenAi,
     Anthropic,
     Gemini,
 }
 
 /// The header in which an upstream expects its credential.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Settings)]
 pub(crate) enum AuthHeader {
     /// `Authorization: Bearer …`
+    #[setting(key = "authorization")]
     Bearer,
-    /// The value alone, under this name.
-    Plain(&'static str),
+    #[setting(key = "api-key")]
+    ApiKey,
+    #[setting(key = "x-api-key")]
+    XApiKey,
+    #[setting(key = "x-goog-api-key")]
+    XGoogApiKey,
 }
 
-/// The APIs and the words that name them.
-pub(crate) const APIS: [(&str, Api); 3] = [
-    ("openai", Api::OpenAi),
-    ("anthropic", Api::Anthropic),
-    ("gemini", Api::Gemini),
-];
 impl Api {
-    /// Returns the word that names the API.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::OpenAi => "openai",
-            Self::Anthropic => "anthropic",
-            Self::Gemini => "gemini",
-        }
-    }
-
     /// Returns the name of its provider.
     pub(crate) fn provider(self) -> &'static str {
         match self {
@@ -44,18 +36,12 @@ impl Api {
         }
     }
 
-    /// Returns the API of this name.
-    pub(crate) fn of_name(name: &str) -> Option<Self> {
-        let found = APIS.iter().find(|(word, _)| *word == name);
-        found.map(|(_, api)| *api)
-    }
-
     /// Returns the header in which the provider of the API expects its credential.
     pub(crate) fn header(self) -> AuthHeader {
         match self {
             Self::OpenAi => AuthHeader::Bearer,
-            Self::Anthropic => AuthHeader::Plain("x-api-key"),
-            Self::Gemini => AuthHeader::Plain("x-goog-api-key"),
+            Self::Anthropic => AuthHeader::XApiKey,
+            Self::Gemini => AuthHeader::XGoogApiKey,
         }
     }
 }
@@ -63,9 +49,7 @@ impl Api {
 impl AuthHeader {
     /// Returns the name of the header, and what precedes the credential in its value.
     pub(crate) fn parts(self) -> (HeaderName, &'static str) {
-        match self {
-            Self::Bearer => (http::header::AUTHORIZATION, "Bearer "),
-            Self::Plain(name) => (HeaderName::from_static(name), ""),
-        }
+        let prefix = if self == Self::Bearer { "Bearer " } else { "" };
+        (HeaderName::from_static(self.word()), prefix)
     }
 }

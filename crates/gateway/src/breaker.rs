@@ -2,14 +2,19 @@
 
 use std::time::{Duration, Instant};
 
+use cachalot_core::spec::Settings;
+use cachalot_model::DURATION;
 use parking_lot::Mutex;
 
-/// The rule by which an upstream is left out for a while.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Leaves the upstream out for a while after failures one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Settings)]
+#[settings(name = "`breaker`")]
 pub(crate) struct BreakerRule {
-    /// Number of failures one after the other.
+    /// The number of failures.
+    #[setting(range = 1..=1_000, default = 5)]
     pub(crate) failures: u32,
-    /// Time for which it is left out.
+    /// The time for which it is left out.
+    #[setting(kind = DURATION, default = "30s")]
     pub(crate) pause: Duration,
 }
 

@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cachalot_core::spec::{ParameterKind as Kind, Table, Values, key, required, section};
+use cachalot_core::spec::{Named, Settings, Values};
 use cachalot_core::tree::{self, Node};
 use cachalot_core::{Problem, SourceSpan};
 use cachalot_model::DURATION;
@@ -26,142 +26,93 @@ pub(crate) use prefix::PrefixConfig;
 use telemetry::TelemetryConfig;
 pub(crate) use upstream::UpstreamConfig;
 
-/// A configuration.
-#[derive(Debug, Clone, Default)]
+/// The configuration of `cachalot serve`.
+#[derive(Debug, Clone, Default, Settings)]
+#[settings(name = "a gateway", check = check)]
 pub struct Config {
-    /// Address to listen on.
+    /// The address to listen on, such as `127.0.0.1:4114`.
     pub listen: Option<SocketAddr>,
     /// Further host names by which clients address the gateway.
+    #[setting(key = "allow_hosts")]
     pub allowed_hosts: Vec<String>,
-    /// Certificate of the listener.
+    /// The certificate of the listener. Changed files are read again.
     pub tls: Option<TlsFiles>,
+    /// The servers that requests are passed on to, by name. Without it, `openai`, `anthropic` and `gemini`.
+    pub(crate) upstreams: Vec<Named<UpstreamConfig>>,
+    /// The keys that the gateway gives to its clients, by name.
+    pub(crate) keys: Vec<Named<KeyConfig>>,
+    #[setting(default)]
+    pub(crate) cache: CacheTimes,
+    #[setting(default)]
+    pub(crate) prefix: PrefixConfig,
+    #[setting(default)]
+    pub(crate) unknown: UnknownMembers,
+    /// Passes WebSockets through, whose answers are not stored. Without, they get status 426, and clients of Responses
+    /// send their requests by POST. Default: true.
+    pub(crate) websockets: Option<bool>,
     /// The listener for the operator.
     pub admin: Option<AdminConfig>,
-    pub(crate) times: CacheTimes,
-    pub(crate) prefix: PrefixConfig,
-    /// Unknown parameters that change nothing but the answer.
-    pub(crate) accepted: Vec<String>,
-    /// WebSockets are refused.
-    pub(crate) without_websockets: bool,
-    pub(crate) upstreams: Vec<UpstreamConfig>,
-    pub(crate) keys: Vec<KeyConfig>,
     pub(crate) telemetry: Option<TelemetryConfig>,
 }
 
-/// Times of stored answers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// Limits for stored answers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Settings)]
+#[settings(name = "`cache`")]
 pub(crate) struct CacheTimes {
-    /// Time to live, if it is shorter than the endpoint's.
+    /// The maximum time to live of an answer.
+    #[setting(kind = DURATION)]
     pub(crate) max_ttl: Option<Duration>,
+    /// The time after its end in which a stored answer is still served while a new one is received. Default: none.
+    #[setting(kind = DURATION, default)]
     pub(crate) stale_while_revalidate: Duration,
+    /// The time after its end in which a stored answer is served in place of an error of the upstream. Default: none.
+    #[setting(kind = DURATION, default)]
     pub(crate) stale_if_error: Duration,
 }
 
-/// Files of the certificate of a listener, in PEM.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Members of requests that this version does not know.
+#[derive(Debug, Clone, Default, Settings)]
+#[settings(name = "`unknown`", check = check_unknown)]
+pub(crate) struct UnknownMembers {
+    /// Names of parameters at the top of requests that change nothing but the answer: they are in the key, and answers
+    /// are stored although they are set. Default: none.
+    pub(crate) key: Vec<String>,
+}
+
+/// The certificate of the listener. Changed files are read again.
+#[derive(Debug, Clone, PartialEq, Eq, Settings)]
+#[settings(name = "`tls`")]
 pub struct TlsFiles {
-    /// The certificate, followed by those that lead to its root.
+    /// A PEM file with the certificate and those that lead to its root.
     pub certificate: PathBuf,
-    /// The private key.
+    /// A PEM file with the private key.
     pub key: PathBuf,
-    /// The place in the configuration file.
+    #[setting(place)]
     pub(crate) place: SourceSpan,
 }
 
 /// The listener for the operator.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Settings)]
+#[settings(name = "`admin`")]
 pub struct AdminConfig {
-    /// Address to listen on.
+    /// The address to listen on, such as `127.0.0.1:4115`.
     pub listen: SocketAddr,
+    /// The token that its requests have to present.
     pub(crate) token: CredentialSource,
 }
 
-/// The place of a credential.
-#[derive(Debug, Clone)]
+/// The place of a credential; exactly one of the keys.
+#[derive(Debug, Clone, Settings)]
+#[settings(name = "a credential", check = check_credential)]
 pub(crate) struct CredentialSource {
-    pub(crate) kind: CredentialKind,
-    /// The place in the configuration file.
+    /// A variable of the environment that contains the credential.
+    pub(crate) env: Option<String>,
+    /// A file that contains the credential, on one line. A relative path starts at the directory of the configuration
+    /// file.
+    pub(crate) file: Option<PathBuf>,
+    #[setting(place)]
     pub(crate) place: SourceSpan,
 }
-
-/// Kinds of places of credentials.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum CredentialKind {
-    /// A variable of the environment.
-    Environment(String),
-    /// A file.
-    File(PathBuf),
-}
-
-/// The keys of a configuration file.
-#[rustfmt::skip]
-pub static GATEWAY: Table = Table::new(
-    "a gateway",
-    "The configuration of `cachalot serve`.",
-    &[&[
-        key("listen", Kind::Text, "The address to listen on, such as `127.0.0.1:4114`."),
-        key("allow_hosts", Kind::Texts, "Further host names by which clients address the gateway."),
-        section("tls", &TLS),
-        key("upstreams", Kind::Tables(&upstream::UPSTREAM), "The servers that requests are passed on to, by name. Without it, `openai`, `anthropic` and `gemini`."),
-        key("keys", Kind::Tables(&key::KEY), "The keys that the gateway gives to its clients, by name."),
-        section("cache", &CACHE),
-        section("prefix", &prefix::PREFIX),
-        section("unknown", &UNKNOWN),
-        key("websockets", Kind::Boolean, "Passes WebSockets through, whose answers are not stored. Without, they get status 426, and clients of Responses send their requests by POST. Default: true."),
-        section("admin", &ADMIN),
-        section("telemetry", &telemetry::TELEMETRY),
-    ]],
-);
-
-#[rustfmt::skip]
-static TLS: Table = Table::new(
-    "`tls`",
-    "The certificate of the listener. Changed files are read again.",
-    &[&[
-        required("certificate", Kind::Text, "A PEM file with the certificate and those that lead to its root."),
-        required("key", Kind::Text, "A PEM file with the private key."),
-    ]],
-);
-
-#[rustfmt::skip]
-static CACHE: Table = Table::new(
-    "`cache`",
-    "Limits for stored answers.",
-    &[&[
-        key("max_ttl", DURATION, "The maximum time to live of an answer."),
-        key("stale_while_revalidate", DURATION, "The time after its end in which a stored answer is still served while a new one is received. Default: none."),
-        key("stale_if_error", DURATION, "The time after its end in which a stored answer is served in place of an error of the upstream. Default: none."),
-    ]],
-);
-
-#[rustfmt::skip]
-static UNKNOWN: Table = Table::new(
-    "`unknown`",
-    "Members of requests that this version does not know.",
-    &[&[
-        key("key", Kind::Texts, "Names of parameters at the top of requests that change nothing but the answer: they are in the key, and answers are stored although they are set. Default: none."),
-    ]],
-);
-
-#[rustfmt::skip]
-static ADMIN: Table = Table::new(
-    "`admin`",
-    "The listener for the operator.",
-    &[&[
-        required("listen", Kind::Text, "The address to listen on, such as `127.0.0.1:4115`."),
-        required("token", Kind::Table(&CREDENTIAL), "The token that its requests have to present."),
-    ]],
-);
-
-#[rustfmt::skip]
-static CREDENTIAL: Table = Table::new(
-    "a credential",
-    "The place of a credential; exactly one of the keys.",
-    &[&[
-        key("env", Kind::Text, "A variable of the environment that contains the credential."),
-        key("file", Kind::Text, "A file that contains the credential, on one line. A relative path starts at the directory of the configuration file."),
-    ]],
-);
 
 impl Config {
     /// Reads a configuration file.
@@ -178,7 +129,7 @@ impl Config {
     /// All problems of the file.
     pub fn from_root(root: &Node) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::new();
-        let config = Self::read(root, &mut problems).unwrap_or_default();
+        let config = Settings::read(root, &mut problems).unwrap_or_default();
         if problems.iter().all(|problem| problem.is_warning) {
             Ok(config)
         } else {
@@ -189,7 +140,7 @@ impl Config {
     /// Returns the JSON Schema of configuration files.
     #[must_use]
     pub fn schema() -> Value {
-        let mut schema = GATEWAY.schema(false);
+        let mut schema = Self::TABLE.schema(false);
         schema["$schema"] = Value::from("https://json-schema.org/draft/2020-12/schema");
         schema["title"] = Value::from("Cachalot gateway");
         schema
@@ -204,145 +155,71 @@ impl Config {
     /// Returns the files that the configuration names.
     #[must_use]
     pub fn files(&self) -> Vec<&Path> {
-        let upstreams = self
-            .upstreams
-            .iter()
-            .filter_map(|it| it.credential.as_ref());
-        let admin = self.admin.as_ref().map(|admin| &admin.token);
-        let telemetry = self.telemetry.iter();
-        let telemetry = telemetry.filter_map(|it| it.credential.as_ref());
-        let credentials = upstreams.chain(admin).chain(telemetry);
-        let credentials = credentials.filter_map(|it| match &it.kind {
-            CredentialKind::File(path) => Some(path.as_path()),
-            CredentialKind::Environment(_) => None,
-        });
-        let tls = self
-            .tls
-            .iter()
-            .flat_map(|it| [it.certificate.as_path(), it.key.as_path()]);
-        credentials.chain(tls).collect()
-    }
-
-    fn read(root: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
-        let values = GATEWAY.read(root, problems)?;
-        let upstreams = values.tables("upstreams");
-        let upstreams = upstreams.filter_map(|(name, it)| UpstreamConfig::read(name, it, problems));
-        let upstreams: Vec<UpstreamConfig> = upstreams.collect();
-        let keys = values.tables("keys");
-        let keys: Vec<KeyConfig> = keys
-            .filter_map(|(name, it)| KeyConfig::read(name, it, problems))
-            .collect();
-        if upstreams.len() == values.map("upstreams").len() {
-            upstream::check_fallbacks(&upstreams, problems);
-            key::check_upstreams(&keys, &upstreams, problems);
-        }
-        if keys.is_empty() && values.map("keys").is_empty() {
-            let credentials = upstreams.iter().filter_map(|it| it.credential.as_ref());
-            problems.extend(credentials.map(|credential| {
-                Problem::new(
-                    "credential-without-keys",
-                    "a credential of the operator, but no `keys`: everyone who reaches the gateway could spend it",
-                )
-                .at(&credential.place)
-                .help("declare a key for each client: `cachalot serve --new-key` makes one")
-            }));
-        }
-        let admin = values.table("admin").and_then(|admin| {
-            let listen = address(admin, "listen", problems);
-            let token = admin.table("token");
-            let token = token.and_then(|token| CredentialSource::from_values(token, problems));
-            Some(AdminConfig {
-                listen: listen?,
-                token: token?,
-            })
-        });
-        Some(Self {
-            listen: address(values, "listen", problems),
-            allowed_hosts: values.texts("allow_hosts").unwrap_or_default(),
-            tls: values.table("tls").and_then(|tls| {
-                Some(TlsFiles {
-                    certificate: tls.text("certificate")?.into(),
-                    key: tls.text("key")?.into(),
-                    place: tls.mapping().place.clone(),
-                })
-            }),
-            admin,
-            times: values
-                .table("cache")
-                .map_or_else(CacheTimes::default, |cache| CacheTimes {
-                    max_ttl: cache.duration("max_ttl"),
-                    stale_while_revalidate: cache
-                        .duration("stale_while_revalidate")
-                        .unwrap_or_default(),
-                    stale_if_error: cache.duration("stale_if_error").unwrap_or_default(),
-                }),
-            prefix: values
-                .table("prefix")
-                .map(PrefixConfig::read)
-                .unwrap_or_default(),
-            accepted: accepted(values, problems),
-            without_websockets: values.boolean("websockets") == Some(false),
-            upstreams,
-            keys,
-            telemetry: values
-                .table("telemetry")
-                .and_then(|it| TelemetryConfig::read(it, problems)),
-        })
+        let of_upstreams = self.upstreams.iter();
+        let of_upstreams = of_upstreams.filter_map(|upstream| upstream.value.credential.as_ref());
+        let of_admin = self.admin.iter().map(|admin| &admin.token);
+        let of_telemetry = self.telemetry.iter();
+        let of_telemetry = of_telemetry.filter_map(|telemetry| telemetry.credential.as_ref());
+        let credentials = of_upstreams.chain(of_admin).chain(of_telemetry);
+        let files = credentials.filter_map(|credential| credential.file.as_deref());
+        let tls = self.tls.iter();
+        let tls = tls.flat_map(|tls| [tls.certificate.as_path(), tls.key.as_path()]);
+        files.chain(tls).collect()
     }
 }
 
-impl CredentialSource {
-    fn from_values(values: Values<'_>, problems: &mut Vec<Problem>) -> Option<Self> {
-        let kind = match (values.text("env"), values.text("file")) {
-            (Some(name), None) => CredentialKind::Environment(name.to_owned()),
-            (None, Some(file)) => CredentialKind::File(file.into()),
-            _ => {
-                let message = "a credential needs exactly one of `env` and `file`";
-                let problem = Problem::new("bad-value", message).at(&values.mapping().head());
-                problems.push(problem.help(
-                    "write `env: NAME` or `file: PATH`; the file itself contains no credentials",
-                ));
-                return None;
-            }
-        };
-        Some(Self {
-            kind,
-            place: values.mapping().place.clone(),
-        })
+/// Checks what depends on several keys.
+fn check(config: &Config, values: Values<'_>, problems: &mut Vec<Problem>) {
+    let Config {
+        upstreams, keys, ..
+    } = config;
+    key::check_names(keys, problems);
+    for Named { name, value } in upstreams {
+        problems.extend(value.upstream(name).err().map(|problem| *problem));
+    }
+    // Those with a problem are not there.
+    if problems.is_empty() {
+        upstream::check_fallbacks(upstreams, problems);
+        key::check_upstreams(keys, upstreams, problems);
+    }
+    if values.map("keys").is_empty() {
+        let credentials = upstreams.iter();
+        let credentials = credentials.filter_map(|upstream| upstream.value.credential.as_ref());
+        problems.extend(credentials.map(|credential| {
+            Problem::new(
+                "credential-without-keys",
+                "a credential of the operator, but no `keys`: everyone who reaches the gateway could spend it",
+            )
+            .at(&credential.place)
+            .help("declare a key for each client: `cachalot serve --new-key` makes one")
+        }));
     }
 }
 
-/// Reads the names of unknown parameters that answers may be stored with.
-fn accepted(values: Values<'_>, problems: &mut Vec<Problem>) -> Vec<String> {
-    let Some(values) = values.table("unknown") else {
-        return Vec::new();
-    };
-    let names = values.texts("key").unwrap_or_default();
-    let is_state = |name: &String| {
+fn check_credential(credential: &CredentialSource, _: Values<'_>, problems: &mut Vec<Problem>) {
+    if credential.env.is_some() == credential.file.is_some() {
+        let message = "a credential needs exactly one of `env` and `file`";
+        let problem = Problem::new("bad-value", message).at(&credential.place);
+        problems
+            .push(problem.help(
+                "write `env: NAME` or `file: PATH`; the file itself contains no credentials",
+            ));
+    }
+}
+
+/// Checks the names of unknown parameters that answers may be stored with.
+fn check_unknown(unknown: &UnknownMembers, values: Values<'_>, problems: &mut Vec<Problem>) {
+    let is_state = |name: &&String| {
         let mut tables = shared_members::all();
         tables.any(|table| {
             let facts = table.of_request(name);
             facts.is_some_and(|facts| facts.does == Effect::State)
         })
     };
-    for name in names.iter().filter(|name| is_state(name)) {
+    for name in unknown.key.iter().filter(is_state) {
         let message = format!("`{name}` refers to state at the provider");
         let problem = Problem::new("bad-value", message).at(&values.place("key"));
         problems.push(problem.help("answers to requests with it are never stored: remove it"));
-    }
-    names
-}
-
-fn address(values: Values<'_>, key: &str, problems: &mut Vec<Problem>) -> Option<SocketAddr> {
-    let text = values.text(key)?;
-    match text.parse() {
-        Ok(address) => Some(address),
-        Err(_) => {
-            let message = format!("`{key}` is `{text}`; expected an address with a port");
-            let problem = Problem::new("bad-value", message).at(&values.place(key));
-            problems.push(problem.help("for example 127.0.0.1:4114 or [::1]:4114"));
-            None
-        }
     }
 }
 
@@ -380,10 +257,9 @@ mod tests {
     fn keys_are_documented() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/gateway.md");
         let text = std::fs::read_to_string(path).unwrap();
-        let nested = |table: &'static Table, prefix: &str| table.rows(prefix, true);
-        let mut rows = nested(&GATEWAY, "");
-        rows.extend(nested(&upstream::UPSTREAM, "upstreams.NAME."));
-        rows.extend(nested(&key::KEY, "keys.NAME."));
+        let mut rows = Config::TABLE.rows("", true);
+        rows.extend(UpstreamConfig::TABLE.rows("upstreams.NAME.", true));
+        rows.extend(KeyConfig::TABLE.rows("keys.NAME.", true));
         let missing = rows.iter().filter_map(|row| {
             let line = format!("| `{}` | {} |", row.key, row.parameter.description());
             (!text.contains(&line)).then_some(line)

@@ -3,6 +3,8 @@
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Request, Uri};
 
+use cachalot_core::spec::Word as _;
+
 use crate::api::{Api, AuthHeader};
 use crate::upstream::Upstream;
 
@@ -226,7 +228,8 @@ impl Credentials {
         let provider = provider_of(host);
         let fits = |(place, meaning): &(Place, Meaning)| {
             let is_own_header = match (place, upstream.header) {
-                (Place::Header(name), AuthHeader::Plain(own)) => *name == own,
+                (_, AuthHeader::Bearer) => false,
+                (Place::Header(name), own) => *name == own.word(),
                 _ => false,
             };
             match meaning {

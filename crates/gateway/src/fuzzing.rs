@@ -1,5 +1,6 @@
 //! Entry points of the fuzz targets: the parsers of bytes of clients, upstreams and stores.
 
+use cachalot_core::spec::Word as _;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -44,7 +45,7 @@ pub struct Judgment {
 #[must_use]
 pub fn judge(method: &Method, target: &Uri, headers: &HeaderMap, body: &[u8]) -> Option<Judgment> {
     let route = route::find(method, target.path(), headers).ok()?;
-    let name = route.named.as_deref().unwrap_or(route.api.name());
+    let name = route.named.as_deref().unwrap_or(route.api.word());
     let upstreams = Upstream::built_in();
     let upstream = upstreams.iter().find(|upstream| upstream.name() == name)?;
     let document: Value = serde_json::from_slice(body).unwrap_or_default();

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use cachalot_core::spec::Named;
 use cachalot_core::{Digest, Problem, Secret};
 use http::{HeaderMap, Method};
 use rustls::ServerConfig;
 
 use crate::collector::Collector;
-use crate::config::{CacheTimes, Config, CredentialKind, CredentialSource, PrefixConfig};
+use crate::config::{CacheTimes, Config, CredentialSource, PrefixConfig};
 use crate::credentials::Credentials;
 use crate::error_body::ErrorBody;
 use crate::request_api::{self, Decision, Target};
@@ -132,7 +133,7 @@ impl Settings {
         let of_upstreams: Vec<_> = config
             .upstreams
             .iter()
-            .filter_map(|it| it.credential.as_ref())
+            .filter_map(|upstream| upstream.value.credential.as_ref())
             .collect();
         Self::resolve_with(config, directory, |source| {
             if of_upstreams.iter().any(|it| it.place == source.place) {
@@ -153,9 +154,12 @@ impl Settings {
             read(source).map_err(|problem| problems.push(*problem)).ok()
         };
         let mut upstreams = Vec::new();
-        for configured in &config.upstreams {
-            let mut upstream = configured.upstream.clone();
-            upstream.credential = configured
+        for Named { name, value } in &config.upstreams {
+            let mut upstream = match value.upstream(name) {
+                Ok(upstream) => upstream,
+                Err(problem) => return Err(vec![*problem]),
+            };
+            upstream.credential = value
                 .credential
                 .as_ref()
                 .and_then(&mut credential)
@@ -185,10 +189,10 @@ impl Settings {
         let keys = config.keys.iter().cloned();
         Ok(Self {
             keys: keys.map(|key| Arc::new(VirtualKey::new(key))).collect(),
-            times: config.times,
+            times: config.cache,
             prefix: config.prefix,
-            accepted: config.accepted.clone().into(),
-            websockets: !config.without_websockets,
+            accepted: config.unknown.key.clone().into(),
+            websockets: config.websockets.unwrap_or(true),
             tls,
             admin_token: token.map(|token| *Digest::sha256(token.expose().as_bytes()).as_bytes()),
             collector: collector.map(Arc::new),
@@ -214,6 +218,7 @@ impl Settings {
         for key in &mut self.keys {
             if let Some(known) = old.keys.iter().find(|it| it.has_limits_of(key)) {
                 *key = Arc::new(VirtualKey {
+                    name: key.name.clone(),
                     config: key.config.clone(),
                     rate: Arc::clone(&known.rate),
                 });
@@ -437,18 +442,16 @@ impl CredentialSource {
         environment: &BTreeMap<String, String>,
         directory: &Path,
     ) -> Result<Secret<String>, Box<Problem>> {
-        let (read, name) = match &self.kind {
-            CredentialKind::Environment(name) => {
-                let missing = || format!("the variable `{name}` of the environment is not set");
-                (
-                    environment.get(name).cloned().ok_or_else(missing),
-                    name.clone(),
-                )
-            }
-            CredentialKind::File(path) => {
+        let (read, name) = match (&self.file, &self.env) {
+            (Some(path), _) => {
                 let read = std::fs::read_to_string(directory.join(path));
                 let name = path.display().to_string();
                 (read.map_err(|error| format!("{name}: {error}")), name)
+            }
+            (None, variable) => {
+                let name = variable.clone().unwrap_or_default();
+                let missing = || format!("the variable `{name}` of the environment is not set");
+                (environment.get(&name).cloned().ok_or_else(missing), name)
             }
         };
         let problem =

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cachalot_core::Secret;
+use cachalot_core::spec::{ParameterKind as Kind, Settings, Word as _};
 use cachalot_store::glob_matches;
 use http::Uri;
 use http::uri::{Authority, PathAndQuery, Scheme};
@@ -45,10 +46,15 @@ pub struct Upstream {
     pub(crate) breaker: Arc<Breaker>,
 }
 
-/// The settings of an account at a provider that hold for requests without their own; `None` if unknown.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// What the provider does with requests that do not say otherwise, for the most that they may cost a key with a budget.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Settings)]
+#[settings(name = "`account`")]
 pub(crate) struct AccountDefaults {
+    /// The tier of service that the project has set at OpenAI. Default: unknown, so the dearest one counts.
+    #[setting(kind = Kind::Word(&["default", "flex", "priority"]))]
     pub(crate) service_tier: Option<&'static str>,
+    /// The geography that the workspace has set at Anthropic. Default: unknown, so the dearest one counts.
+    #[setting(kind = Kind::Word(&["global", "us"]))]
     pub(crate) inference_geo: Option<&'static str>,
 }
 
@@ -115,7 +121,7 @@ impl Upstream {
             .scheme()
             .filter(|scheme| **scheme == Scheme::HTTP || **scheme == Scheme::HTTPS);
         let authority = uri.authority().filter(|it| !it.as_str().contains('@'));
-        let api = Api::of_name(name);
+        let api = Api::from_word(name);
         match (scheme, authority, uri.query()) {
             (Some(scheme), Some(authority), None) if !url.contains('#') => Ok(Self {
                 name: name.to_owned(),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cachalot_core::spec::Named;
 use cachalot_core::{Digest, Secret};
 use cachalot_store::glob_matches;
 use http::HeaderMap;
@@ -20,6 +21,7 @@ pub(crate) const PREFIX: &str = "cachalot-";
 /// A key, and the requests of the last minute.
 #[derive(Debug)]
 pub(crate) struct VirtualKey {
+    pub(crate) name: String,
     pub(crate) config: KeyConfig,
     pub(crate) rate: Arc<RateLimit>,
 }
@@ -60,8 +62,13 @@ pub(crate) fn presented<'a>(
 }
 
 impl VirtualKey {
-    pub(crate) fn new(config: KeyConfig) -> Self {
+    pub(crate) fn new(named: Named<KeyConfig>) -> Self {
+        let Named {
+            name,
+            value: config,
+        } = named;
         Self {
+            name,
             rate: Arc::new(RateLimit::new(
                 config.requests_per_minute,
                 config.tokens_per_minute,
@@ -77,7 +84,7 @@ impl VirtualKey {
     }
 
     pub(crate) fn name(&self) -> &str {
-        &self.config.name
+        &self.name
     }
 
     /// Returns the operator's credential for an upstream.

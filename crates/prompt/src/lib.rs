@@ -38,7 +38,7 @@ pub use error::{Error, ErrorKind};
 pub use head::{Origin, SessionHead, SessionTotals};
 pub use namespace::{Field, Namespace};
 pub use plan::{
-    FIVE_MINUTES, MAX_MARKERS, Mark, Note, PREFIX, Part, Pauses, Plan, PlanContext, PlannedMarkers,
+    FIVE_MINUTES, MAX_MARKERS, Mark, Note, Part, Pauses, Plan, PlanContext, PlannedMarkers,
     PrefixLifetime, PrefixSettings, Rules, plan,
 };
 pub use removal::SweepReport;

@@ -29,6 +29,8 @@ pub(crate) struct FieldAttributes {
     pub(crate) range: Option<(Expr, Expr)>,
     /// `kind`: the accepted values, if they are not those of the type.
     pub(crate) kind: Option<Expr>,
+    /// `with`: a function that reads the value.
+    pub(crate) with: Option<Path>,
     /// `default`: the value of a key that is left out.
     pub(crate) default: Option<DefaultValue>,
     /// `flatten`: the keys of the struct are those of the mapping.
@@ -79,6 +81,7 @@ impl FieldAttributes {
                     "alias" => parsed.aliases.push(meta.value()?.parse()?),
                     "range" => parsed.range = Some(range(&meta)?),
                     "kind" => parsed.kind = Some(meta.value()?.parse()?),
+                    "with" => parsed.with = Some(meta.value()?.parse()?),
                     "default" => {
                         parsed.default = Some(if meta.input.peek(Token![=]) {
                             DefaultValue::Stated(meta.value()?.parse()?)
@@ -91,7 +94,7 @@ impl FieldAttributes {
                     "skip" => parsed.is_skipped = true,
                     _ => {
                         return Err(meta.error(
-                            "expected `key`, `alias`, `range`, `kind`, `default`, `flatten`, `place` or `skip`",
+                            "expected `key`, `alias`, `range`, `kind`, `with`, `default`, `flatten`, `place` or `skip`",
                         ));
                     }
                 }
@@ -141,7 +144,7 @@ pub(crate) fn is_float(expression: &Expr) -> bool {
     )
 }
 
-/// Returns the sentence of a documentation comment, on one line.
+/// Returns the first paragraph of a documentation comment, on one line.
 pub(crate) fn documentation(attributes: &[Attribute]) -> String {
     let lines = attributes.iter().filter_map(|attribute| {
         let Meta::NameValue(value) = &attribute.meta else {
@@ -155,7 +158,8 @@ pub(crate) fn documentation(attributes: &[Attribute]) -> String {
             _ => None,
         }
     });
-    lines.collect::<Vec<_>>().join(" ").trim().to_owned()
+    let paragraph = lines.take_while(|line| !line.is_empty());
+    paragraph.collect::<Vec<_>>().join(" ")
 }
 
 impl DefaultValue {

@@ -107,8 +107,7 @@ impl Parts {
             return Ok(());
         }
         if attributes.is_place {
-            self.fields
-                .push(quote!(#name: values.mapping().place.clone()));
+            self.fields.push(quote!(#name: values.mapping().head()));
             return Ok(());
         }
         if attributes.is_flattened {
@@ -132,8 +131,9 @@ impl Parts {
         let is_required = optional.is_none() && !may_be_empty && attributes.default.is_none();
         self.parameters
             .push(declaration(&key, value, &attributes, is_required, field)?);
-        self.reads.push(quote! {
-            let #name = values.setting::<#value>(#key, problems);
+        self.reads.push(match &attributes.with {
+            Some(read) => quote!(let #name = values.node(#key).and_then(#read);),
+            None => quote!(let #name = values.setting::<#value>(#key, problems);),
         });
         self.fields.push(if optional.is_some() {
             quote!(#name)

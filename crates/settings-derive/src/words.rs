@@ -6,7 +6,7 @@ use syn::{DataEnum, DeriveInput, Error, Fields, Result};
 
 use crate::attributes::FieldAttributes;
 
-/// Derives `SettingValue` for an enum without fields: each variant is a word, in lower case with underscores unless
+/// Derives `SettingValue` and `Word` for an enum without fields: each variant is a word, in lower case with underscores unless
 /// `#[setting(key = "…")]` says otherwise.
 pub(crate) fn derive(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream> {
     let mut words = Vec::new();
@@ -22,6 +22,10 @@ pub(crate) fn derive(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream
     }
     let name = &input.ident;
     Ok(quote! {
+        impl ::cachalot_core::spec::Word for #name {
+            const WORDS: &'static [(&'static str, Self)] = &[#((#words, Self::#variants)),*];
+        }
+
         impl ::cachalot_core::spec::SettingValue for #name {
             const KIND: ::cachalot_core::spec::ParameterKind =
                 ::cachalot_core::spec::ParameterKind::Word(&[#(#words),*]);
@@ -31,22 +35,14 @@ pub(crate) fn derive(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream
                 _: ::cachalot_core::spec::ParameterKind,
                 _: &mut ::std::vec::Vec<::cachalot_core::Problem>,
             ) -> ::std::option::Option<Self> {
-                Self::from_word(node.as_text()?)
+                ::cachalot_core::spec::Word::from_word(node.as_text()?)
             }
 
             fn from_literal(literal: ::cachalot_core::spec::Literal) -> ::std::option::Option<Self> {
                 match literal {
-                    ::cachalot_core::spec::Literal::Text(word) => Self::from_word(word),
-                    _ => ::std::option::Option::None,
-                }
-            }
-        }
-
-        impl #name {
-            /// Returns the meaning of a word.
-            fn from_word(word: &str) -> ::std::option::Option<Self> {
-                match word {
-                    #(#words => ::std::option::Option::Some(Self::#variants),)*
+                    ::cachalot_core::spec::Literal::Text(word) => {
+                        ::cachalot_core::spec::Word::from_word(word)
+                    }
                     _ => ::std::option::Option::None,
                 }
             }

@@ -31,7 +31,7 @@ pub use cachalot_operation::WriteNotifier;
 pub use cachalot_operation::domains::EngineLifetime;
 pub use cachalot_operation::write_notifier::EngineRegistration;
 pub use counters::{CacheStats, Counters};
-pub use settings::{RepeatDelivery, TOOL_CACHE, ToolCacheScope, ToolCacheSettings};
+pub use settings::{RepeatDelivery, ToolCacheScope, ToolCacheSettings};
 
 use cacheability::ToolProfile;
 use sessions::SessionCaches;

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use cachalot_core::spec::{
-    Custom, Literal, Parameter, ParameterKind as Kind, Table, Values, key, no_effect, required,
-    section,
+    Custom, Literal, Parameter, ParameterKind as Kind, Settings, Table, Values, key, no_effect,
+    required, section,
 };
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{MapEntry, Node};
@@ -12,11 +12,11 @@ use cachalot_core::{Problem, SourceSpan};
 use cachalot_hooks::source::ParsedHooks as Hooks;
 use cachalot_hooks::{Builtins, HookEntry};
 use cachalot_model::{Model, ModelSettings, Models, OutputFormat};
-use cachalot_prompt::{PREFIX, PrefixSettings};
+use cachalot_prompt::PrefixSettings;
 use serde_json::{Value, json};
 
 use super::command::{self, COMMAND, CommandDefinition};
-use super::compaction::{self, COMPACTION, CompactionSettings};
+use super::compaction::CompactionSettings;
 use super::groups::Groups;
 use super::limit::limit;
 use super::review::{self, REVIEW, ReviewDefinition};
@@ -63,8 +63,8 @@ pub static AGENT: Table = Table::new(
         key("handoffs", Kind::Texts, "Agents to which it may give the conversation: they continue it in its place."),
         key("force_handoff", Kind::Text, "The agent that continues the conversation after each final answer of this one."),
         key("commands", Kind::Custom(&Custom::shape(commands_schema)), "Commands by name, which the user sends as `/name`: a message, or `description`, `instruction`, `agent` and `url`."),
-        section("fallback", &FALLBACK),
-        section("structured_output", &STRUCTURED_OUTPUT),
+        section("fallback", Fallback::TABLE),
+        section("structured_output", StructuredOutput::TABLE),
         key("max_iterations", COUNT, "The maximum model calls of a turn; 0 for no limit.")
             .default(Literal::Integer(DEFAULT_ITERATIONS as u64)),
         key("max_consecutive_tool_calls", COUNT, "The number of identical consecutive batches of calls that ends a turn; 0 for no limit.")
@@ -73,7 +73,7 @@ pub static AGENT: Table = Table::new(
             .default(Literal::Integer(0)),
         key("compaction_threshold", Kind::NumberIn(0.0, 1.0), "The part of the model's context window from which on the conversation is summarized; 0 for never.")
             .default(Literal::Number(DEFAULT_COMPACTION_THRESHOLD)),
-        section("compaction", &COMPACTION),
+        section("compaction", CompactionSettings::TABLE),
         key("session_compaction", Kind::Boolean, "`false`: the conversation is never summarized without a request.").default(Literal::Boolean(true)),
         key(
             "hooks",
@@ -81,7 +81,7 @@ pub static AGENT: Table = Table::new(
             "Handlers of events.",
         ),
         key("review", Kind::Table(&REVIEW), "Background reviews of its conversations."),
-        section("prefix", &PREFIX),
+        section("prefix", PrefixSettings::TABLE),
         key("use_toolsets", Kind::Texts, "Keys of `toolsets` of the file, which follow its own."),
         key("use_commands", Kind::Texts, "Keys of `commands` of the file, whose commands it has, too."),
         key("use_skills", Kind::Texts, "Keys of `skills` of the file, whose skills it has, too."),
@@ -130,28 +130,39 @@ fn skills_schema() -> Value {
     json!({ "anyOf": [{ "type": "boolean" }, { "type": "array" }] })
 }
 
-#[rustfmt::skip]
-static FALLBACK: Table = Table::new(
-    "`fallback`",
-    "Models that are asked when the agent's own does not answer.",
-    &[&[
-        key("models", Kind::Texts, "The models, in this order."),
-        key("retries", Kind::IntegerIn(0, 10), "The maximum number of retries of a request."),
-        no_effect("cooldown", "each request asks the agent's own model first"),
-    ]],
-);
+/// Models that are asked when the agent's own does not answer.
+#[derive(Debug, Settings)]
+#[settings(name = "`fallback`", also = FALLBACK_OF_OTHERS)]
+struct Fallback {
+    /// The models, in this order.
+    models: Option<Vec<String>>,
+    /// The maximum number of retries of a request.
+    #[setting(range = 0..=10)]
+    retries: Option<u32>,
+}
 
-#[rustfmt::skip]
-static STRUCTURED_OUTPUT: Table = Table::new(
-    "`structured_output`",
-    "The answers are JSON that matches a schema.",
-    &[&[
-        key("name", Kind::Text, "The name of the shape.").default(Literal::Text("answer")),
-        key("description", Kind::Text, "For readers."),
-        required("schema", Kind::Object, "Its JSON Schema."),
-        key("strict", Kind::Boolean, "Requires the provider to enforce the schema.").default(Literal::Boolean(false)),
-    ]],
-);
+const FALLBACK_OF_OTHERS: &[Parameter] = &[no_effect(
+    "cooldown",
+    "each request asks the agent's own model first",
+)];
+
+/// The answers are JSON that matches a schema.
+#[derive(Debug, Settings)]
+#[settings(name = "`structured_output`")]
+struct StructuredOutput {
+    /// The name of the shape.
+    #[setting(default = "answer")]
+    name: String,
+    /// For readers.
+    #[setting(key = "description")]
+    _description: Option<String>,
+    /// Its JSON Schema.
+    #[setting(kind = Kind::Object)]
+    schema: Value,
+    /// Requires the provider to enforce the schema.
+    #[setting(default = false)]
+    strict: bool,
+}
 
 #[rustfmt::skip]
 static SUB_AGENT: Table = Table::new(
@@ -311,7 +322,7 @@ pub(super) fn read(
     let definition = AgentDefinition {
         name: entry.key.clone(),
         model: model.unwrap_or_default().to_owned(),
-        model_settings: model_settings(values),
+        model_settings: model_settings(values, problems),
         welcome_message: values.string("welcome_message").unwrap_or_default(),
         description: values.string("description").unwrap_or_default(),
         instruction: instruction(values, source.directory, problems),
@@ -332,17 +343,11 @@ pub(super) fn read(
                 .number("compaction_threshold")
                 .unwrap_or(DEFAULT_COMPACTION_THRESHOLD),
         },
-        compaction: values
-            .table("compaction")
-            .map(compaction::read)
-            .unwrap_or_default(),
+        compaction: values.setting("compaction", problems).unwrap_or_default(),
         review: values
             .table("review")
             .map(|review| review::read(review, model, problems)),
-        prefix: values
-            .table("prefix")
-            .map(PrefixSettings::read)
-            .unwrap_or_default(),
+        prefix: values.setting("prefix", problems).unwrap_or_default(),
         hooks: hooks.entries,
         sections: sections(values, source.builtins, problems),
     };
@@ -400,18 +405,18 @@ fn first_model<'a>(model: &'a str, place: &SourceSpan, warnings: &mut Vec<Proble
 }
 
 /// Returns `fallback` and `structured_output`.
-fn model_settings(values: Values<'_>) -> ModelSettings {
-    let fallback = values.table("fallback");
-    let output = values.table("structured_output");
+fn model_settings(values: Values<'_>, problems: &mut Vec<Problem>) -> ModelSettings {
+    let fallback: Option<Fallback> = values.setting("fallback", problems);
+    let output: Option<StructuredOutput> = values.setting("structured_output", problems);
+    let (fallbacks, retries) =
+        fallback.map_or((None, None), |fallback| (fallback.models, fallback.retries));
     ModelSettings {
-        fallbacks: fallback.and_then(|fallback| fallback.texts("models")),
-        retries: fallback.and_then(|fallback| fallback.integer("retries")),
-        structured_output: output.and_then(|output| {
-            Some(OutputFormat {
-                name: output.string("name")?,
-                schema: output.node("schema")?.to_value(),
-                strict: output.boolean("strict")?,
-            })
+        fallbacks,
+        retries,
+        structured_output: output.map(|output| OutputFormat {
+            name: output.name,
+            schema: output.schema,
+            strict: output.strict,
         }),
         ..ModelSettings::default()
     }

@@ -13,6 +13,7 @@ use cachalot_agent::{
     HookSetup, SourceFile, Team, Toolboxes, TurnReport,
 };
 use cachalot_cache::{Cache, CacheMode, Ledger, Witness};
+use cachalot_core::spec::Settings as _;
 use cachalot_core::{Clock, ManualClock, Millis, Problem, SecretSet, tree};
 use cachalot_hooks::{Builtin, Builtins, HookDependencies, HookEntry};
 use cachalot_model::{Catalog, Message, ModelDependencies, Models, RetryPauses};
@@ -483,7 +484,7 @@ impl Toolboxes for TestToolboxes {
         let settings = team
             .tools
             .as_ref()
-            .map(|node| ToolCacheSettings::read(node, &mut problems));
+            .and_then(|node| ToolCacheSettings::read(node, &mut problems));
         assert_eq!(problems, []);
         let options = cached::CachedToolsOptions {
             settings: settings.unwrap_or_default(),

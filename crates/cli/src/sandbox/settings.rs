@@ -3,10 +3,12 @@
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use cachalot_core::Problem;
 use cachalot_core::atomic_file::{self, Access};
-use cachalot_core::spec::{Custom, ParameterKind as Kind, Table, Values, key};
+use cachalot_core::spec::{
+    Custom, Located, ParameterKind as Kind, SettingValue, Settings, Word as _,
+};
 use cachalot_core::tree::{self, MapEntry, Node};
-use cachalot_core::{Problem, SourceSpan};
 use cachalot_storage::AllowedHosts;
 use serde_json::json;
 
@@ -24,50 +26,79 @@ const NETWORK_OF: &str = "network_of";
 const FILE_HEADER: &str =
     "# The sandbox of commands and Python code, for all chats and runs: see docs/security.md.\n";
 
-const MODES: [(&str, SandboxMode); 4] = [
-    ("ask", SandboxMode::Ask),
-    ("on", SandboxMode::On),
-    ("auto", SandboxMode::Auto),
-    ("off", SandboxMode::Off),
-];
-const WORDS: [&str; 4] = [MODES[0].0, MODES[1].0, MODES[2].0, MODES[3].0];
-
-const NETWORK: Kind = Kind::Custom(&Custom {
-    schema: Some(
-        || json!({"anyOf": [{"type": "boolean"}, {"type": "array", "items": {"type": "string"}}]}),
-    ),
-    check: |entry, problems| {
-        if entry.value.as_boolean().is_none() {
-            check_hosts(entry, problems);
-        }
-    },
-});
+/// The sandbox of commands and Python code.
+#[derive(Debug, Settings)]
+#[settings(name = "the settings of the sandbox")]
+struct SandboxFile {
+    /// Use of the sandbox for commands of `chat`, like `--sandbox`.
+    commands: Option<SandboxMode>,
+    /// The same for single workspaces, by their paths.
+    #[setting(kind = BY_WORKSPACE, with = by_workspace)]
+    workspaces: Option<Vec<(Located<String>, SandboxMode)>>,
+    /// Files and directories that programs in the sandbox can write, too, such as `~/.cargo`. Those that do not exist
+    /// are ignored.
+    write: Vec<Located<String>>,
+    /// `true` for the network of the machine, or the hosts that programs in the sandbox reach through a proxy.
+    #[setting(default)]
+    network: NetworkAccess,
+    /// Workflow files whose Python code gets the network that it asks for (`settings.python.network`).
+    network_of: Vec<Located<String>>,
+    /// True if programs in the sandbox may make Unix sockets.
+    unix_sockets: bool,
+    /// True if MCP servers that are programs run in the sandbox, too.
+    mcp_servers: bool,
+    /// True if the commands of hooks run in the sandbox, too.
+    hooks: bool,
+}
 
 const BY_WORKSPACE: Kind = Kind::Custom(&Custom {
-    schema: Some(|| json!({"type": "object", "additionalProperties": {"enum": WORDS}})),
+    schema: Some(
+        || json!({"type": "object", "additionalProperties": SandboxMode::KIND.schema(false)}),
+    ),
     check: |entry, problems| {
         Kind::Object.check(entry, problems);
         for entry in entry.value.as_map().unwrap_or_default() {
-            Kind::Word(&WORDS).check(entry, problems);
+            SandboxMode::KIND.check(entry, problems);
         }
     },
 });
 
-#[rustfmt::skip]
-static SETTINGS: Table = Table::new(
-    "the settings of the sandbox",
-    "The sandbox of commands and Python code.",
-    &[&[
-        key("commands", Kind::Word(&WORDS), "Use of the sandbox for commands of `chat`, like `--sandbox`."),
-        key(WORKSPACES, BY_WORKSPACE, "The same for single workspaces, by their paths."),
-        key("write", Kind::Texts, "Files and directories that programs in the sandbox can write, too, such as `~/.cargo`. Those that do not exist are ignored."),
-        key("network", NETWORK, "`true` for the network of the machine, or the hosts that programs in the sandbox reach through a proxy."),
-        key(NETWORK_OF, Kind::Texts, "Workflow files whose Python code gets the network that it asks for (`settings.python.network`)."),
-        key("unix_sockets", Kind::Boolean, "True if programs in the sandbox may make Unix sockets."),
-        key("mcp_servers", Kind::Boolean, "True if MCP servers that are programs run in the sandbox, too."),
-        key("hooks", Kind::Boolean, "True if the commands of hooks run in the sandbox, too."),
-    ]],
-);
+fn by_workspace(node: &Node) -> Option<Vec<(Located<String>, SandboxMode)>> {
+    let choice = |entry: &MapEntry| {
+        let workspace = Located {
+            value: entry.key.clone(),
+            place: entry.key_place.clone(),
+        };
+        Some((workspace, SandboxMode::from_word(entry.value.as_text()?)?))
+    };
+    Some(node.as_map()?.iter().filter_map(choice).collect())
+}
+
+impl SettingValue for NetworkAccess {
+    const KIND: Kind = Kind::Custom(&Custom {
+        schema: Some(
+            || json!({"anyOf": [{"type": "boolean"}, {"type": "array", "items": {"type": "string"}}]}),
+        ),
+        check: |entry, problems| {
+            if entry.value.as_boolean().is_none() {
+                check_hosts(entry, problems);
+            }
+        },
+    });
+
+    fn from_node(node: &Node, _: Kind, _: &mut Vec<Problem>) -> Option<Self> {
+        if let Some(all) = node.as_boolean() {
+            return Some(if all { Self::All } else { Self::None });
+        }
+        let hosts = node.as_list()?.iter().filter_map(Node::as_text);
+        let hosts: Vec<String> = hosts.map(str::to_owned).collect();
+        Some(if hosts.is_empty() {
+            Self::None
+        } else {
+            Self::Hosts(hosts)
+        })
+    }
+}
 
 fn check_hosts(entry: &MapEntry, problems: &mut Vec<Problem>) {
     Kind::Texts.check(entry, problems);
@@ -187,9 +218,8 @@ fn read(
         let Some(node) = parse(&name, text)? else {
             return Ok(SandboxSettings::default());
         };
-        let values = SETTINGS.read(&node, &mut problems);
-        let settings =
-            values.map(|values| from_values(values, &absolute, workspace, &mut problems));
+        let file = SandboxFile::read(&node, &mut problems);
+        let settings = file.map(|file| resolve(file, &absolute, workspace, &mut problems));
         match settings {
             Some(settings) if problems.is_empty() => Ok(settings),
             _ => Err(problems),
@@ -210,60 +240,36 @@ fn parse(name: &str, text: &str) -> std::result::Result<Option<Node>, Vec<Proble
     tree::parse(name, text).map(Some)
 }
 
-fn from_values(
-    values: Values<'_>,
+/// Resolves the paths of the file, and chooses what holds in a workspace.
+fn resolve(
+    file: SandboxFile,
     absolute: &dyn Fn(&str) -> PathBuf,
     workspace: &Path,
     problems: &mut Vec<Problem>,
 ) -> SandboxSettings {
-    let mut located = |path: &str, place: &SourceSpan| {
-        let path = absolute(path);
-        if !path.is_absolute() {
-            let message = format!("`{}` is no absolute path", path.display());
-            let problem = Problem::new("bad-path", message).at(place);
+    let mut resolved = |path: Located<String>| {
+        let absolute = absolute(&path.value);
+        if !absolute.is_absolute() {
+            let message = format!("`{}` is no absolute path", absolute.display());
+            let problem = Problem::new("bad-path", message).at(&path.place);
             problems.push(problem.help("write it from `/` or `~/` on"));
         }
-        path.canonicalize().ok()
+        absolute.canonicalize().ok()
     };
-    let mut saved = values.choice("commands", &MODES);
-    for entry in values
-        .node(WORKSPACES)
-        .and_then(Node::as_map)
-        .unwrap_or_default()
-    {
-        if located(&entry.key, &entry.key_place).as_deref() == Some(workspace) {
-            let word = entry.value.as_text();
-            let mode = MODES.into_iter().find(|(name, _)| Some(*name) == word);
-            saved = mode.map(|(_, mode)| mode).or(saved);
+    let mut saved = file.commands;
+    for (path, mode) in file.workspaces.into_iter().flatten() {
+        if resolved(path).as_deref() == Some(workspace) {
+            saved = Some(mode);
         }
     }
-    let mut paths = |key: &str| {
-        let items = values.node(key).and_then(Node::as_list).unwrap_or_default();
-        let paths = items
-            .iter()
-            .filter_map(|item| located(item.as_text()?, &item.place));
-        paths.collect::<Vec<_>>()
-    };
-    let (write, network_of) = (paths("write"), paths(NETWORK_OF));
-    let network = match values.node("network") {
-        None => NetworkAccess::None,
-        Some(node) => match (node.as_boolean(), node.as_list()) {
-            (Some(true), _) => NetworkAccess::All,
-            (_, Some(hosts)) if !hosts.is_empty() => {
-                let hosts = hosts.iter().filter_map(Node::as_text);
-                NetworkAccess::Hosts(hosts.map(str::to_owned).collect())
-            }
-            _ => NetworkAccess::None,
-        },
-    };
     SandboxSettings {
         saved,
-        write,
-        network,
-        network_of,
-        unix_sockets: values.boolean("unix_sockets").unwrap_or_default(),
-        mcp_servers: values.boolean("mcp_servers").unwrap_or_default(),
-        hooks: values.boolean("hooks").unwrap_or_default(),
+        write: file.write.into_iter().filter_map(&mut resolved).collect(),
+        network: file.network,
+        network_of: file.network_of.into_iter().filter_map(resolved).collect(),
+        unix_sockets: file.unix_sockets,
+        mcp_servers: file.mcp_servers,
+        hooks: file.hooks,
         ..SandboxSettings::default()
     }
 }
@@ -273,8 +279,7 @@ fn from_values(
 /// # Errors
 /// Errors of the file system; a file that cannot be parsed, or is written in another style.
 pub(crate) fn save(file: &Path, workspace: &Path, mode: SandboxMode) -> std::io::Result<()> {
-    let named = MODES.into_iter().find(|(_, named)| *named == mode);
-    let mode = named.map_or("ask", |(name, _)| name);
+    let mode = mode.word();
     let workspace = workspace.to_string_lossy();
     let line = format!("{}: {mode}", serde_json::Value::from(&*workspace));
     add_line(file, WORKSPACES, &line, |node| {
@@ -338,11 +343,11 @@ mod tests {
 
     #[test]
     fn every_use_can_be_written_without_quotes() {
-        for (word, mode) in MODES {
+        for (word, mode) in SandboxMode::WORDS {
             let node = tree::parse(FILE, &format!("commands: {word}\n")).unwrap();
             let mut problems = Vec::new();
-            let values = SETTINGS.read(&node, &mut problems).unwrap();
-            assert_eq!(values.choice("commands", &MODES), Some(mode));
+            let file = SandboxFile::read(&node, &mut problems).unwrap();
+            assert_eq!(file.commands, Some(*mode));
             assert!(problems.is_empty(), "{problems:?}");
         }
     }

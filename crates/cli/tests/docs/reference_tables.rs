@@ -1,10 +1,10 @@
 //! The tables of keys in the documentation, and the declarations that they must equal.
 
 use cachalot_agent::definition::{AGENT, REVIEW};
-use cachalot_core::spec::{Row, Table};
+use cachalot_core::spec::{Row, Settings as _, Table};
 use cachalot_mcp::settings::{BACKGROUND_JOBS, FETCH, FILESYSTEM, SERVER, SHELL, TODO, TOOLSET};
 use cachalot_model::{BUDGET, MODEL};
-use cachalot_tools::cached::TOOL_CACHE;
+use cachalot_tools::cached::ToolCacheSettings;
 use cachalot_workflow::format::{FILE, ON_ERROR, SETTINGS};
 
 /// The declared keys that a section of the documentation lists.
@@ -57,7 +57,11 @@ pub(crate) fn reference() -> Vec<ReferenceTable> {
             of_type(&BACKGROUND_JOBS),
         ),
         table(tools, "## MCP servers", SERVER.rows("", false)),
-        table(tools, "## Tool result cache", TOOL_CACHE.rows("", false)),
+        table(
+            tools,
+            "## Tool result cache",
+            ToolCacheSettings::TABLE.rows("", false),
+        ),
         table(agents, "## Background review", REVIEW.rows("", false)),
     ]
 }

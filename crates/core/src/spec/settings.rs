@@ -10,8 +10,8 @@ use crate::duration::{self, Range};
 use crate::tree::{MapEntry, Node};
 use crate::{Problem, SourceSpan};
 
-/// A mapping of a configuration file, declared by a struct: each field is a key, and its documentation comment the
-/// sentence of the JSON Schema and of the reference. `#[derive(Settings)]` implements it; derived for an enum without
+/// A mapping of a configuration file, declared by a struct: each field is a key, and the first paragraph of its
+/// documentation comment the sentence of the JSON Schema and of the reference. `#[derive(Settings)]` implements it; derived for an enum without
 /// fields, it implements [`SettingValue`]: the words that a key accepts.
 ///
 /// A field whose type is an `Option` may be left out, and so may a list, a mapping (both are empty then), a `bool`
@@ -30,6 +30,7 @@ use crate::{Problem, SourceSpan};
 ///   the type, which it does not.
 /// - `range = MINIMUM..=MAXIMUM`: the bounds of a number; without a maximum, there is none.
 /// - `kind = KIND`: the accepted values, if they are not those of the type.
+/// - `with = PATH`: a `fn(&Node) -> Option<T>` that reads the value, if its type does not.
 /// - `flatten`: the keys of the field's struct are keys of this mapping.
 /// - `place`: the field is the place of the mapping in the file, and no key.
 /// - `skip`: the field is no key, and has the default of its type.
@@ -63,6 +64,26 @@ pub trait SettingValue: Sized {
     /// Converts a declared default; `None` if it is of another type.
     fn from_literal(_: Literal) -> Option<Self> {
         None
+    }
+}
+
+/// The words that a key accepts, and their meanings. Derived for enums with [`Settings`].
+pub trait Word: Copy + PartialEq + 'static {
+    /// The words, in the order of the documentation.
+    const WORDS: &'static [(&'static str, Self)];
+
+    /// Returns the meaning of a word.
+    #[must_use]
+    fn from_word(word: &str) -> Option<Self> {
+        let found = Self::WORDS.iter().find(|(known, _)| *known == word);
+        found.map(|(_, meaning)| *meaning)
+    }
+
+    /// Returns the word.
+    #[must_use]
+    fn word(self) -> &'static str {
+        let found = Self::WORDS.iter().find(|(_, meaning)| *meaning == self);
+        found.map_or("", |(word, _)| *word)
     }
 }
 
@@ -110,11 +131,33 @@ impl SettingValue for String {
     }
 }
 
+/// One of the words of the field's `kind`.
+impl SettingValue for &'static str {
+    const KIND: ParameterKind = ParameterKind::Word(&[]);
+
+    fn from_node(node: &Node, kind: ParameterKind, _: &mut Vec<Problem>) -> Option<Self> {
+        let text = node.as_text()?;
+        match kind {
+            ParameterKind::Word(words) => words.iter().copied().find(|word| *word == text),
+            _ => None,
+        }
+    }
+}
+
 impl SettingValue for PathBuf {
     const KIND: ParameterKind = ParameterKind::Text;
 
     fn from_node(node: &Node, _: ParameterKind, _: &mut Vec<Problem>) -> Option<Self> {
         node.as_text().map(Self::from)
+    }
+}
+
+/// The value as it is written.
+impl SettingValue for serde_json::Value {
+    const KIND: ParameterKind = ParameterKind::Any;
+
+    fn from_node(node: &Node, _: ParameterKind, _: &mut Vec<Problem>) -> Option<Self> {
+        Some(node.to_value())
     }
 }
 
@@ -227,6 +270,15 @@ impl SettingValue for Vec<String> {
     fn from_node(node: &Node, _: ParameterKind, _: &mut Vec<Problem>) -> Option<Self> {
         let texts = node.as_list()?.iter().filter_map(Node::as_text);
         Some(texts.map(str::to_owned).collect())
+    }
+}
+
+impl SettingValue for Vec<Located<String>> {
+    const KIND: ParameterKind = ParameterKind::Texts;
+
+    fn from_node(node: &Node, _: ParameterKind, problems: &mut Vec<Problem>) -> Option<Self> {
+        let text = |item| Located::from_node(item, ParameterKind::Text, problems);
+        Some(node.as_list()?.iter().filter_map(text).collect())
     }
 }
 

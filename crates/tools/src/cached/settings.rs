@@ -3,32 +3,67 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use cachalot_core::Problem;
 use cachalot_core::duration::Range;
-use cachalot_core::spec::{Custom, Literal, ParameterKind as Kind, Table, key, words};
-use cachalot_core::tree::Node;
+use cachalot_core::spec::{Custom, ParameterKind as Kind, Settings};
+use cachalot_core::tree::{MapEntry, Node};
 use serde_json::json;
 
-/// Settings of the tool cache. Off by default.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The tool result cache.
+///
+/// Off by default. Each key may be written in camel case (`cacheToolResults`) or with underscores
+/// (`cache_tool_results`).
+#[derive(Debug, Clone, PartialEq, Eq, Settings)]
+#[settings(name = "`tools`")]
 pub struct ToolCacheSettings {
-    /// `cacheToolResults`: true to cache results. Default false.
+    /// Caches results.
+    #[setting(
+        key = "cacheToolResults",
+        alias = "cache_tool_results",
+        default = false
+    )]
     pub enabled: bool,
-    /// `cacheToolResultsMaxSize`: maximum number of results per session, at least 1; the least recently used
-    /// are evicted first. Default 128.
+    /// The maximum number of results per session; the least recently used are evicted.
+    #[setting(
+        key = "cacheToolResultsMaxSize",
+        alias = "cache_tool_results_max_size",
+        range = 1..,
+        default = MAX_SIZE
+    )]
     pub max_size: u64,
-    /// `cacheToolResultsMaxBytes`: maximum total bytes of a session's results. Default 16 MiB.
+    /// The maximum total size of these results in bytes.
+    #[setting(
+        key = "cacheToolResultsMaxBytes",
+        alias = "cache_tool_results_max_bytes",
+        range = 1..,
+        default = MAX_BYTES
+    )]
     pub max_bytes: u64,
-    /// `cacheToolResultsScope`: the sharing of results. Default the session.
+    /// The calls that share results: `session`, `workspace` or `user`.
+    #[setting(
+        key = "cacheToolResultsScope",
+        alias = "cache_tool_results_scope",
+        default = "session"
+    )]
     pub scope: ToolCacheScope,
-    /// `cacheToolResultsDelivery`: the delivery of repeated results. Default in full.
+    /// The delivery of a repeated result: `full` or `marker`.
+    #[setting(
+        key = "cacheToolResultsDelivery",
+        alias = "cache_tool_results_delivery",
+        default = "full"
+    )]
     pub delivery: RepeatDelivery,
-    /// `cacheToolResultsTtl`: time to live of the results of these tools, by tool.
+    /// How long results of a tool may be served: `{web_fetch: 10m}`.
+    #[setting(
+        key = "cacheToolResultsTtl",
+        alias = "cache_tool_results_ttl",
+        kind = Kind::Custom(&LIFETIMES),
+        with = lifetimes
+    )]
     pub ttl: BTreeMap<String, Duration>,
 }
 
 /// The calls that share cached results.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Settings)]
 pub enum ToolCacheScope {
     /// The calls of one session, during its lifetime.
     #[default]
@@ -40,7 +75,7 @@ pub enum ToolCacheScope {
 }
 
 /// The delivery of a result that the conversation contains already.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Settings)]
 pub enum RepeatDelivery {
     /// In full.
     #[default]
@@ -51,7 +86,7 @@ pub enum RepeatDelivery {
 
 /// Default of [`ToolCacheSettings::max_size`].
 const MAX_SIZE: u64 = 128;
-/// Default of [`ToolCacheSettings::max_bytes`].
+/// Default of [`ToolCacheSettings::max_bytes`]: 16 MiB.
 const MAX_BYTES: u64 = 16 << 20;
 
 impl Default for ToolCacheSettings {
@@ -67,66 +102,6 @@ impl Default for ToolCacheSettings {
     }
 }
 
-impl ToolCacheSettings {
-    /// Reads a `tools` section, in YAML or in JSON. Each key may be written in camel case
-    /// (`cacheToolResults`) or with underscores (`cache_tool_results`).
-    #[must_use]
-    pub fn read(node: &Node, problems: &mut Vec<Problem>) -> Self {
-        let default = Self::default();
-        let Some(values) = TOOL_CACHE.read(node, problems) else {
-            return default;
-        };
-        Self {
-            enabled: values.boolean(ENABLED).unwrap_or(default.enabled),
-            max_size: values.integer(MAX_SIZE_KEY).unwrap_or(default.max_size),
-            max_bytes: values.integer(MAX_BYTES_KEY).unwrap_or(default.max_bytes),
-            scope: values.choice(SCOPE, &SCOPES).unwrap_or_default(),
-            delivery: values.choice(DELIVERY, &DELIVERIES).unwrap_or_default(),
-            ttl: values
-                .map(TTL)
-                .iter()
-                .filter_map(|entry| {
-                    Some((entry.key.clone(), Range::POSITIVE.read(&entry.value).ok()?))
-                })
-                .collect(),
-        }
-    }
-}
-
-const ENABLED: &str = "cacheToolResults";
-const MAX_SIZE_KEY: &str = "cacheToolResultsMaxSize";
-const MAX_BYTES_KEY: &str = "cacheToolResultsMaxBytes";
-const SCOPE: &str = "cacheToolResultsScope";
-const DELIVERY: &str = "cacheToolResultsDelivery";
-const TTL: &str = "cacheToolResultsTtl";
-
-/// The keys of a `tools` section.
-#[rustfmt::skip]
-pub static TOOL_CACHE: Table = Table::new(
-    "`tools`",
-    "The tool result cache.",
-    &[&[
-        key(ENABLED, Kind::Boolean, "Caches results.").default(Literal::Boolean(false)).with_aliases(&["cache_tool_results"]),
-        key(MAX_SIZE_KEY, Kind::IntegerIn(1, u64::MAX), "The maximum number of results per session; the least recently used are evicted.").default(Literal::Integer(MAX_SIZE)).with_aliases(&["cache_tool_results_max_size"]),
-        key(MAX_BYTES_KEY, Kind::IntegerIn(1, u64::MAX), "The maximum total size of these results in bytes.").default(Literal::Integer(MAX_BYTES)).with_aliases(&["cache_tool_results_max_bytes"]),
-        key(SCOPE, Kind::Word(&SCOPE_WORDS), "The calls that share results: `session`, `workspace` or `user`.").default(Literal::Text("session")).with_aliases(&["cache_tool_results_scope"]),
-        key(DELIVERY, Kind::Word(&DELIVERY_WORDS), "The delivery of a repeated result: `full` or `marker`.").default(Literal::Text("full")).with_aliases(&["cache_tool_results_delivery"]),
-        key(TTL, Kind::Custom(&LIFETIMES), "How long results of a tool may be served: `{web_fetch: 10m}`.").with_aliases(&["cache_tool_results_ttl"]),
-    ]],
-);
-
-const SCOPES: [(&str, ToolCacheScope); 3] = [
-    ("session", ToolCacheScope::Session),
-    ("workspace", ToolCacheScope::Workspace),
-    ("user", ToolCacheScope::User),
-];
-const SCOPE_WORDS: [&str; 3] = words(&SCOPES);
-const DELIVERIES: [(&str, RepeatDelivery); 2] = [
-    ("full", RepeatDelivery::Full),
-    ("marker", RepeatDelivery::Marker),
-];
-const DELIVERY_WORDS: [&str; 2] = words(&DELIVERIES);
-
 /// Lifetimes by tool.
 static LIFETIMES: Custom = Custom {
     schema: Some(|| json!({ "type": "object", "additionalProperties": Range::POSITIVE.schema() })),
@@ -138,3 +113,9 @@ static LIFETIMES: Custom = Custom {
         }
     },
 };
+
+fn lifetimes(node: &Node) -> Option<BTreeMap<String, Duration>> {
+    let lifetime =
+        |entry: &MapEntry| Some((entry.key.clone(), Range::POSITIVE.read(&entry.value).ok()?));
+    Some(node.as_map()?.iter().filter_map(lifetime).collect())
+}

@@ -1,11 +1,12 @@
 //! The keys of an agent file, which are read one by one, because some of them depend on others.
 
 use cachalot_core::spec::{
-    Custom, Parameter, ParameterKind as Kind, Table, key, no_effect, required, unsupported,
+    Custom, Parameter, ParameterKind as Kind, Settings as _, Table, key, no_effect, required,
+    unsupported,
 };
 use cachalot_model::BUDGET;
 use cachalot_operation::permissions::PERMISSIONS;
-use cachalot_tools::cached::TOOL_CACHE;
+use cachalot_tools::cached::ToolCacheSettings;
 use serde_json::{Value, json};
 
 use super::config::{CONFIG, HIDDEN, INTERRUPT_BEFORE};
@@ -41,7 +42,7 @@ pub static FILE: Table = Table::new(
             key("budget", Kind::Custom(&Custom::shape(|| BUDGET.schema(false))), "The maximum that a run may spend on models: `max_cost`, `max_tokens`, `max_time`."),
             key("permissions", Kind::Custom(&Custom::shape(|| PERMISSIONS.schema(false))), "The tools that agents may call, as rules `TOOL` or `TOOL:ARGUMENT=PATTERN`."),
             key("mcps", Kind::Custom(&Custom::shape(|| each(&json!({ "$ref": "#/$defs/server" })))), "MCP servers by name, whose tools agents may have."),
-            key("tools", Kind::Custom(&Custom::shape(|| TOOL_CACHE.schema(true))), "The tool result cache of the agents."),
+            key("tools", Kind::Custom(&Custom::shape(|| ToolCacheSettings::TABLE.schema(true))), "The tool result cache of the agents."),
             key("toolsets", Kind::Custom(&Custom::shape(|| each(&json!({ "$ref": "#/$defs/toolset" })))), "Toolsets by name, for `use_toolsets` of agents."),
             key("commands", Kind::Custom(&Custom::shape(|| each(&json!({ "type": "object" })))), "Groups of commands by name, for `use_commands` of agents."),
             key("skills", Kind::Custom(&Custom::shape(|| each(&json!({ "type": ["array", "boolean"] })))), "Groups of skills by name, for `use_skills` of agents."),

@@ -1,12 +1,13 @@
 //! Lifetimes of marked prefixes.
 
 use cachalot_core::Problem;
+use cachalot_core::spec::Settings as _;
 use cachalot_core::tree;
 use cachalot_model::Message;
 use cachalot_model::wire::MESSAGES;
 use cachalot_model::wire::MarkerTime::{self, FiveMinutes, OneHour, TwelveHours};
 use cachalot_prompt::{
-    Note, PREFIX, Pauses, PlanContext, PrefixLifetime, PrefixSettings, Prompt, Rules, plan,
+    Note, Pauses, PlanContext, PrefixLifetime, PrefixSettings, Prompt, Rules, plan,
 };
 
 use super::{rounds, slow, very_slow};
@@ -181,8 +182,7 @@ fn one_hour_is_reduced_where_unsupported() {
 fn read(text: &str) -> (PrefixLifetime, Vec<Problem>) {
     let node = tree::parse("agent.yaml", text).unwrap();
     let mut problems = Vec::new();
-    let values = PREFIX.read(&node, &mut problems);
-    let settings = values.map(PrefixSettings::read).unwrap_or_default();
+    let settings = PrefixSettings::read(&node, &mut problems).unwrap_or_default();
     (settings.keep, problems)
 }
 

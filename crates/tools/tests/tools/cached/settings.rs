@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use cachalot_core::Problem;
+use cachalot_core::spec::Settings as _;
 use cachalot_core::tree::parse;
 use cachalot_tools::cached::{RepeatDelivery, ToolCacheScope, ToolCacheSettings};
 
 fn read(text: &str) -> (ToolCacheSettings, Vec<Problem>) {
     let file = parse("agent.yaml", text).unwrap();
     let mut problems = Vec::new();
-    let settings = ToolCacheSettings::read(file.get("tools").unwrap(), &mut problems);
+    let settings =
+        ToolCacheSettings::read(file.get("tools").unwrap(), &mut problems).unwrap_or_default();
     (settings, problems)
 }
 
