@@ -6,7 +6,7 @@ use std::io::IsTerminal as _;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Style {
     /// True if stderr is a terminal that is not dumb, and `NO_COLOR` is not set.
-    colour: bool,
+    color: bool,
 }
 
 impl Style {
@@ -15,13 +15,13 @@ impl Style {
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         let can_paint = std::io::stderr().is_terminal() && !dumb;
         Self {
-            colour: can_paint && !set("NO_COLOR"),
+            color: can_paint && !set("NO_COLOR"),
         }
     }
 
     /// Returns the sequence that begins a color or a style; empty if there is no color.
     pub(crate) fn begin(self, code: &str) -> String {
-        if self.colour {
+        if self.color {
             format!("\x1b[{code}m")
         } else {
             String::new()
@@ -46,17 +46,17 @@ impl Style {
     /// Returns a style with color.
     #[cfg(test)]
     pub(crate) fn all() -> Self {
-        Self { colour: true }
+        Self { color: true }
     }
 
     /// Returns a style without color.
     #[cfg(test)]
     pub(crate) fn none() -> Self {
-        Self { colour: false }
+        Self { color: false }
     }
 
     fn paint(self, code: &str, text: &str) -> String {
-        if self.colour {
+        if self.color {
             format!("\x1b[{code}m{text}\x1b[0m")
         } else {
             text.to_owned()

@@ -523,7 +523,7 @@ fn long_operations_are_shown_as_running() {
 #[test]
 fn colors_follow_the_settings() {
     let (home, provider) = with_scripted_model();
-    let coloured = |terminal: &mut Terminal| {
+    let colored = |terminal: &mut Terminal| {
         terminal
             .prompt()
             .say("run echo hi")
@@ -533,7 +533,7 @@ fn colors_follow_the_settings() {
         let raw = terminal.raw();
         raw.contains("\u{1b}[33m") || raw.contains("\u{1b}[2m")
     };
-    assert!(coloured(&mut chat(
+    assert!(colored(&mut chat(
         &home,
         &provider,
         &["agent.yaml", "--yes"]
@@ -541,7 +541,7 @@ fn colors_follow_the_settings() {
     let plain = |command: &mut Command| {
         command.env("NO_COLOR", "1");
     };
-    assert!(!coloured(&mut chat_with(
+    assert!(!colored(&mut chat_with(
         &home,
         &provider,
         &["agent.yaml", "--yes"],

@@ -113,7 +113,7 @@ async fn tool_call_and_result_round_trip() {
         ScriptedReply::text("It is blue."),
     ]))
     .await;
-    let request = with(smallest(CHAT, "Which colour?"), json!({"tools": tools()}));
+    let request = with(smallest(CHAT, "Which color?"), json!({"tools": tools()}));
     let first = ask(&running, CHAT, &request).await;
     let message = &first["choices"][0]["message"];
     assert_eq!(message["content"], Value::Null);
@@ -123,7 +123,7 @@ async fn tool_call_and_result_round_trip() {
     assert_eq!(arguments, r#"{"at":"the sea"}"#);
     let result = |at: usize| json!({"role": "tool", "tool_call_id": message["tool_calls"][at]["id"], "content": "blue"});
     let messages =
-        json!([{"role": "user", "content": "Which colour?"}, message, result(1), result(0)]);
+        json!([{"role": "user", "content": "Which color?"}, message, result(1), result(0)]);
     let second = with(request, json!({"messages": messages}));
     let answer = ask(&running, CHAT, &second).await;
     assert_eq!(answer["choices"][0]["message"]["content"], "It is blue.");

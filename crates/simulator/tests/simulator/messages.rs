@@ -150,7 +150,7 @@ async fn thinking_and_calls_can_be_sent_back_unchanged() {
     ]))
     .await;
     let request = with(
-        with(smallest(MESSAGES, "Which colour?"), thinking()),
+        with(smallest(MESSAGES, "Which color?"), thinking()),
         json!({"tools": tools()}),
     );
     let first = ask(&running, MESSAGES, &request).await;
@@ -160,7 +160,7 @@ async fn thinking_and_calls_can_be_sent_back_unchanged() {
     assert!(id.starts_with("toolu_"));
 
     let messages = json!([
-        {"role": "user", "content": "Which colour?"},
+        {"role": "user", "content": "Which color?"},
         {"role": "assistant", "content": first["content"]},
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": "blue"}]},
     ]);

@@ -1,5 +1,5 @@
 //! The conformance suite of the `cache.*` actions: the story's acceptance criteria, the checklists of
-//! behaviours of the existing implementation, and each of its known defects, as tests that go through
+//! behaviors of the existing implementation, and each of its known defects, as tests that go through
 //! the registry as a node does.
 //!
 //! Where the defects are tested (those that are not here, and why, are in [`skipped::SKIPPED`]):
