@@ -1,4 +1,4 @@
-//! The built-in scenario through the three formats.
+//! The built-in scenario through three of the formats.
 
 use std::collections::HashMap;
 
