@@ -1,4 +1,5 @@
-//! Which crate may use which. An arrow points only to a row further up; dev-dependencies are exempt.
+//! The dependencies between crates are those of the table in `ARCHITECTURE.md`. An arrow points only to a row further
+//! up; dev-dependencies are exempt.
 
 mod check;
 
@@ -7,7 +8,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use check::{OUTSIDE, TABLE, violations};
+use check::{CrateRule, DOCUMENT, OUTSIDE};
 
 /// The output of `cargo metadata` for this workspace.
 fn metadata() -> Value {
@@ -29,6 +30,16 @@ fn metadata() -> Value {
         String::from_utf8_lossy(&output.stderr)
     );
     serde_json::from_slice(&output.stdout).expect("cargo metadata writes JSON")
+}
+
+/// The table of crates.
+fn table() -> Vec<CrateRule> {
+    check::table(&crate::files::text(DOCUMENT))
+}
+
+/// The violations of the table by a workspace.
+fn violations(metadata: &Value, folders: &[String]) -> Vec<String> {
+    check::violations(&table(), metadata, folders)
 }
 
 /// True if a documentation comment of a file has an example in Rust.
@@ -106,23 +117,75 @@ fn every_dependency_points_to_a_row_above() {
     let found = violations(&metadata(), &folders());
     assert!(
         found.is_empty(),
-        "the table of crates in crates/cli/tests/arrows/check.rs is broken:\n{}",
+        "the table of crates in {DOCUMENT} is broken:\n{}",
         found.join("\n")
     );
 }
 
 #[test]
-fn table_allows_only_rows_above() {
-    for (row, crate_rule) in TABLE.iter().enumerate() {
-        for used in crate_rule.may_use {
-            let above = TABLE[..row].iter().any(|other| other.folder == *used);
-            assert!(
-                above,
-                "`{}` may use `{used}`, which is not further up",
-                crate_rule.folder
-            );
-        }
-    }
+fn rows_are_read_from_the_document() {
+    let found = check::table(
+        "# Title\n\n| `not` | this | table |\n\n## Crates\n\nText\n\n| crate | content | may use |\n|---|---|---|\n\
+         | `core` | a \\| b | – |\n| `store` | `Store` | core |\n| `cache` | c | core, store |\n\
+         | `cli` | d | all except core |\n| `docs` | e | all |\n\n### More\n\n## Other\n\n| `nor` | this | core |\n",
+    );
+    let rows = [
+        ("core", &[][..]),
+        ("store", &["core"]),
+        ("cache", &["core", "store"]),
+        ("cli", &["store", "cache"]),
+        ("docs", &["core", "store", "cache", "cli"]),
+    ];
+    let expected = rows.map(|(folder, may_use)| CrateRule {
+        folder: folder.to_owned(),
+        may_use: may_use.iter().map(|&name| name.to_owned()).collect(),
+    });
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn row_that_allows_a_row_below_is_a_violation() {
+    let mut table = table();
+    table
+        .iter_mut()
+        .find(|crate_rule| crate_rule.folder == "store")
+        .unwrap()
+        .may_use
+        .push("cache".into());
+    let found = check::violations(&table, &metadata(), &folders());
+    let expected = "`store` may use `cache`, which is not further up";
+    assert!(found.iter().any(|text| text == expected), "{found:?}");
+}
+
+#[test]
+fn row_without_a_crate_is_a_violation() {
+    let mut table = table();
+    table.push(CrateRule {
+        folder: "cellar".into(),
+        may_use: Vec::new(),
+    });
+    let found = check::violations(&table, &metadata(), &folders());
+    assert_eq!(found, ["`cellar` has a row, but there is no crates/cellar"]);
+}
+
+#[test]
+fn second_row_of_a_crate_is_a_violation() {
+    let mut table = table();
+    table.push(table[0].clone());
+    let found = check::violations(&table, &metadata(), &folders());
+    assert_eq!(found, ["`core` has two rows"]);
+}
+
+#[test]
+fn permitted_crate_that_is_not_used_is_a_violation() {
+    let mut metadata = metadata();
+    package(&mut metadata, "cachalot-backends")["dependencies"]
+        .as_array_mut()
+        .unwrap()
+        .retain(|dependency| dependency["name"] != "cachalot-storage");
+    let found = violations(&metadata, &folders());
+    let expected = "`backends` may use `storage`, but does not: remove it from the row";
+    assert_eq!(found, [expected]);
 }
 
 #[test]
