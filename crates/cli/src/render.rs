@@ -4,6 +4,7 @@ pub(crate) mod excerpt;
 pub(crate) mod explanation;
 pub(crate) mod failure;
 pub(crate) mod local_time;
+pub(crate) mod long_text;
 pub(crate) mod plan;
 pub(crate) mod problems;
 pub(crate) mod progress;

@@ -1,5 +1,6 @@
 //! The sandbox of the programs that a chat or a run starts.
 
+mod hook_programs;
 mod settings;
 
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ use crate::command_error::{CommandError, Result};
 use crate::home::{Home, companion_path, default_database};
 use crate::wiring::ProcessEnvironment;
 
+pub(crate) use hook_programs::HookPrograms;
 pub(crate) use settings::{NetworkAccess, SandboxSettings, file, save, save_network_of};
 
 /// Returns this program, which also makes sandboxes.

@@ -17,7 +17,7 @@ use cachalot_agent::{
 };
 use cachalot_cache::{Cache, CacheMode, Domain};
 use cachalot_core::SecretSet;
-use cachalot_hooks::{AgentLookup, Builtins};
+use cachalot_hooks::{AgentLookup, Builtins, HookSandbox};
 use cachalot_mcp::Reporter;
 use cachalot_mcp::settings::{self, McpServerPool};
 use cachalot_model::Models;
@@ -37,7 +37,7 @@ use crate::command_error::{CommandError, Result};
 use crate::home::Home;
 use crate::hooks::{self, ResponseStores};
 use crate::models::models;
-use crate::sandbox::{PythonNetwork, SandboxUse, SessionSandbox};
+use crate::sandbox::{HookPrograms, PythonNetwork, SandboxUse, SessionSandbox};
 use crate::wiring::{ProcessEnvironment, Warn, run_id};
 
 /// Parts from which a workbench is created.
@@ -227,7 +227,8 @@ impl Workbench {
         let settings = &inner.parts.sandbox.settings;
         let chosen_sandbox =
             |is_chosen| self.chosen_sandbox(is_chosen, &protected, &team.permissions);
-        hooks.dependencies.sandbox = chosen_sandbox(settings.hooks);
+        hooks.dependencies.sandbox = chosen_sandbox(settings.hooks)
+            .map(|sandbox| Arc::new(HookPrograms(sandbox)) as Arc<dyn HookSandbox>);
         let mut context_of_tools = inner.context.clone();
         let sandbox = inner
             .sandbox

@@ -25,8 +25,6 @@ mod hooks;
 mod links;
 #[path = "../../process/tests/process/program_file.rs"]
 mod program_file;
-#[path = "docs/reference_tables.rs"]
-mod reference_tables;
 #[path = "docs/scripts.rs"]
 mod scripts;
 #[path = "docs/transcript.rs"]

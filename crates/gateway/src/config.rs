@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cachalot_core::spec::{Named, Settings, Values};
+use cachalot_core::spec::{Named, Row, Settings, Values};
 use cachalot_core::tree::{self, Node};
 use cachalot_core::{Problem, SourceSpan};
 use cachalot_model::DURATION;
@@ -168,6 +168,15 @@ impl Config {
     }
 }
 
+/// Returns the keys of a configuration file, for the documentation.
+#[must_use]
+pub fn keys() -> Vec<Row> {
+    let mut rows = Config::TABLE.rows("", true);
+    rows.extend(UpstreamConfig::TABLE.rows("upstreams.NAME.", true));
+    rows.extend(KeyConfig::TABLE.rows("keys.NAME.", true));
+    rows
+}
+
 /// Checks what depends on several keys.
 fn check(config: &Config, values: Values<'_>, problems: &mut Vec<Problem>) {
     let Config {
@@ -250,22 +259,6 @@ mod tests {
             Config::parse("gateway.yaml", "{}").unwrap().counts(),
             (0, 0)
         );
-    }
-
-    /// The rows of `docs/gateway.md` are those of the declared tables.
-    #[test]
-    fn keys_are_documented() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/gateway.md");
-        let text = std::fs::read_to_string(path).unwrap();
-        let mut rows = Config::TABLE.rows("", true);
-        rows.extend(UpstreamConfig::TABLE.rows("upstreams.NAME.", true));
-        rows.extend(KeyConfig::TABLE.rows("keys.NAME.", true));
-        let missing = rows.iter().filter_map(|row| {
-            let line = format!("| `{}` | {} |", row.key, row.parameter.description());
-            (!text.contains(&line)).then_some(line)
-        });
-        let missing: Vec<String> = missing.collect();
-        assert!(missing.is_empty(), "{}", missing.join("\n"));
     }
 
     #[test]

@@ -88,7 +88,7 @@ mod upstream;
 mod usage_filter;
 mod virtual_key;
 
-pub use config::{AdminConfig, Config, TlsFiles};
+pub use config::{AdminConfig, Config, TlsFiles, keys};
 pub use limits::Limits;
 pub use report::RequestReport;
 pub use server::{Gateway, GatewayOptions, RunningGateway};

@@ -1,15 +1,17 @@
 //! Dependencies of handlers.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use cachalot_core::Clock;
 use cachalot_model::Models;
 use cachalot_storage::HttpClient;
-use cachalot_tools::WorkspaceSandbox;
+use tokio::process::Command;
 
 use crate::builtin::Builtins;
+use crate::output::Fault;
 
 /// Dependencies of handlers.
 #[derive(Clone)]
@@ -27,5 +29,24 @@ pub struct HookDependencies {
     /// The working directory of tools (`cwd`) and commands.
     pub directory: PathBuf,
     /// The sandbox of commands; `None`: they have all rights of the user.
-    pub sandbox: Option<WorkspaceSandbox>,
+    pub sandbox: Option<Arc<dyn HookSandbox>>,
+}
+
+/// The sandbox of the commands of hooks.
+#[async_trait]
+pub trait HookSandbox: Send + Sync {
+    /// Returns the command that runs a program in the sandbox. It can also read and write these files, which are
+    /// elsewhere.
+    ///
+    /// # Errors
+    /// The reason why the sandbox cannot be made.
+    async fn command(
+        &self,
+        program: &'static str,
+        read: Option<PathBuf>,
+        written: Option<PathBuf>,
+    ) -> Result<Command, Fault>;
+
+    /// Returns the directory for temporary files, which programs find by `TMPDIR`.
+    fn temporary(&self) -> &Path;
 }

@@ -5,14 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cachalot_core::{Canonical, Digest, Problem};
-use cachalot_tools::WorkspaceSandbox;
 use futures_util::future::{BoxFuture, join_all};
 use serde_json::{Value, json};
 
 use crate::Event;
 use crate::contract::EVENTS;
 use crate::definition::HookEntry;
-use crate::dependencies::HookDependencies;
+use crate::dependencies::{HookDependencies, HookSandbox};
 use crate::handler::{Handler, exports};
 use crate::input::Input;
 use crate::lookup::AgentView;
@@ -42,7 +41,7 @@ struct HookSet {
     /// The environment variables, working directory and sandbox of commands.
     environment: Arc<BTreeMap<String, String>>,
     directory: PathBuf,
-    sandbox: Option<WorkspaceSandbox>,
+    sandbox: Option<Arc<dyn HookSandbox>>,
 }
 
 /// A hook that is ready to run.
@@ -201,7 +200,7 @@ impl Hooks {
             sandbox,
             ..
         } = &*self.0;
-        match exports::read(&file, environment, directory, sandbox.as_ref()).await {
+        match exports::read(&file, environment, directory, sandbox.clone()).await {
             Ok(environment) => {
                 self.0.sessions.set(session, &environment);
                 builder.set(environment);

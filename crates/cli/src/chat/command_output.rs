@@ -1,8 +1,9 @@
 //! Output of commands as lines: folded when a command has ended, the last lines while it runs.
 
-use cachalot_core::text::{grouped, is_omission};
+use cachalot_core::text::is_omission;
 use cachalot_tools::LiveOutput;
 
+use crate::render::long_text::more_lines;
 use crate::render::visible::visible;
 
 /// The maximum number of lines at the beginning and at the end of the output of a command.
@@ -33,10 +34,10 @@ pub(super) fn folded(text: &str) -> Vec<String> {
     let (middle, last) = rest.split_at(rest.len() - MAX_FOLDED_LINES);
     let mut folded = shown(first);
     let left_out = middle.iter().filter(|line| is_omission(line)).count();
-    let given = grouped((middle.len() - left_out) as u64);
+    let more = more_lines(middle.len() - left_out);
     folded.push(match left_out {
-        0 => format!("    … {given} more lines"),
-        _ => format!("    … {given} more lines, and others that were left out of the result"),
+        0 => format!("    {more}"),
+        _ => format!("    {more}, and others that were left out of the result"),
     });
     folded.extend(shown(last));
     folded

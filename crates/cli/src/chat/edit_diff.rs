@@ -6,6 +6,7 @@ use cachalot_tools::{Arguments, ToolCall};
 use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 
+use crate::render::long_text::first_lines;
 use crate::render::style::Style;
 use crate::render::visible::{on_one_line, visible};
 
@@ -46,13 +47,11 @@ pub(super) fn edit_diff(
         "apply_patch" => patch(text("patch")?, style),
         _ => return None,
     };
-    let path = text("path").map(|path| format!("    {}\n", on_one_line(path)));
-    let left_out = match lines.len().saturating_sub(MAX_LINES) {
-        0 => String::new(),
-        lines => format!("      … {lines} more lines\n"),
-    };
-    let shown: String = lines.into_iter().take(MAX_LINES).collect();
-    Some(path.unwrap_or_default() + &shown + &left_out)
+    let path = text("path").map(|path| format!("    {}", on_one_line(path)));
+    let shown = path
+        .into_iter()
+        .chain(first_lines(lines, MAX_LINES, "      "));
+    Some(shown.map(|line| line + "\n").collect())
 }
 
 /// Reads a regular file of moderate size.
@@ -67,7 +66,7 @@ fn difference(before: &str, after: &str, style: Style) -> Vec<String> {
     let mut lines = Vec::new();
     for (number, group) in diff.grouped_ops(CONTEXT).iter().enumerate() {
         if number > 0 {
-            lines.push(style.dim("      ⋮") + "\n");
+            lines.push(style.dim("      ⋮"));
         }
         for change in group
             .iter()
@@ -90,7 +89,7 @@ fn patch(text: &str, style: Style) -> Vec<String> {
     let lines = text.lines();
     let lines = lines.map(|text| match text.chars().next() {
         Some(sign @ ('+' | '-')) => line("      ", sign, &text[1..], style),
-        _ => format!("      {}\n", visible(text)),
+        _ => format!("      {}", visible(text)),
     });
     lines.collect()
 }
@@ -103,7 +102,7 @@ fn line(place: &str, sign: char, text: &str, style: Style) -> String {
         '-' => style.error(&text),
         _ => text,
     };
-    format!("{}{text}\n", style.dim(place))
+    format!("{}{text}", style.dim(place))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use cachalot_model::{Block, Message, Role};
 
 use super::mode::without_announcement;
+use crate::render::long_text::first_lines;
 
 /// The maximum number of lines that are shown of a message.
 const MAX_LINES: usize = 20;
@@ -41,13 +42,7 @@ fn text(message: &Message) -> Option<String> {
 
 /// Returns the first lines of a text.
 fn excerpt(text: &str) -> String {
-    let left_out = text.lines().count().saturating_sub(MAX_LINES);
-    let lines = text.lines().take(MAX_LINES);
-    let excerpt = lines.collect::<Vec<_>>().join("\n");
-    match left_out {
-        0 => excerpt,
-        lines => format!("{excerpt}\n… {lines} more lines"),
-    }
+    first_lines(text.lines().map(str::to_owned), MAX_LINES, "").join("\n")
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::command_output::folded;
 use crate::render;
 use crate::render::cut;
+use crate::render::long_text::first_lines;
 use crate::render::visible::{on_one_line, visible};
 
 /// The maximum number of characters of a call's arguments in a line.
@@ -68,16 +69,9 @@ fn argument(name: &str, text: &str) -> String {
     if !text.contains('\n') {
         return format!("    {name}: {text}\n");
     }
-    let mut lines: Vec<String> = text
-        .lines()
-        .take(MAX_LINES)
-        .map(|line| format!("      │ {line}\n"))
-        .collect();
-    let left_out = text.lines().count().saturating_sub(MAX_LINES);
-    if left_out > 0 {
-        lines.push(format!("      … {left_out} more lines\n"));
-    }
-    format!("    {name}:\n{}", lines.concat())
+    let lines = text.lines().map(|line| format!("      │ {line}"));
+    let lines = first_lines(lines, MAX_LINES, "      ");
+    format!("    {name}:\n{}\n", lines.join("\n"))
 }
 
 /// Returns the reason for the result of a call, if it is relevant: the error, or why the call ran although a

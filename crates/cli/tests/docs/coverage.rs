@@ -3,14 +3,12 @@
 
 use std::collections::BTreeSet;
 
-use cachalot_core::spec::{Literal, Row};
 use cachalot_workflow::{Parameter, actions, codes, format, template};
 use serde_json::{Value, json};
 
 use crate::blocks::{self, Language};
 use crate::files;
 use crate::home::{Home, state};
-use crate::reference_tables;
 use crate::transcript;
 
 const REFERENCE: &str = "docs/YAML_REFERENCE.md";
@@ -309,51 +307,6 @@ fn every_key_of_a_file_is_documented() {
             assert!(is_named, "`{name}` of a {part} is not described");
         }
     }
-}
-
-/// The tables of keys show the sentences and defaults of the declared tables; more may follow in a row.
-#[test]
-fn every_table_of_keys_equals_the_declaration() {
-    let mut problems = Vec::new();
-    for table in reference_tables::reference() {
-        let place = format!("{} {}", table.document, table.heading);
-        let text = files::text(table.document);
-        // Without sub-sections; `rows` takes the backticks at the beginning of a cell.
-        let own = section(&text, table.heading).split("\n#").next();
-        let written = rows(own.unwrap_or_default());
-        let begins = |cell: &str, doc: &str| cell.starts_with(doc.trim_start_matches('`'));
-        let shown = |row: &Row| match row.parameter.default {
-            Some(Literal::Text(text)) => text.to_owned(),
-            Some(default) => default.to_value().to_string(),
-            None => String::new(),
-        };
-        let is_shown = |row: &Row| {
-            written.iter().any(|cells| match cells.as_slice() {
-                [key, doc] => *key == row.key && begins(doc, &row.parameter.description()),
-                // Without a declared default, the cell describes where the value comes from.
-                [key, default, doc] => {
-                    *key == row.key
-                        && (row.parameter.default.is_none() || *default == shown(row))
-                        && begins(doc, row.parameter.sentence())
-                }
-                _ => false,
-            })
-        };
-        for row in table.rows.iter().filter(|row| !is_shown(row)) {
-            let Row { key, parameter } = row;
-            problems.push(format!(
-                "{place}: | `{key}` | {} |",
-                parameter.description()
-            ));
-        }
-        let is_declared = |key: &str| table.rows.iter().any(|row| row.key == key);
-        for cells in written.iter().filter(|_| !table.open) {
-            if !is_declared(&cells[0]) {
-                problems.push(format!("{place}: there is no `{}`", cells[0]));
-            }
-        }
-    }
-    assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
 #[test]

@@ -9,15 +9,14 @@ use std::time::Instant;
 use async_trait::async_trait;
 use cachalot_core::Problem;
 use cachalot_process::Stream;
-use cachalot_tools::WorkspaceSandbox;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::expand::{self, Spelling};
-use super::process::ShellCommand;
+use super::process::{SandboxedRun, ShellCommand};
 use super::{Handler, HandlerContext, within};
 use crate::definition::{Background, HookEntry};
-use crate::dependencies::HookDependencies;
+use crate::dependencies::{HookDependencies, HookSandbox};
 use crate::dialect::{FirstLine, HandlerResponse};
 use crate::input::Input;
 use crate::output::{Fault, Output};
@@ -35,7 +34,7 @@ struct CommandHandler {
     /// The base directory of relative paths.
     directory: PathBuf,
     sessions: Arc<Sessions>,
-    sandbox: Option<WorkspaceSandbox>,
+    sandbox: Option<Arc<dyn HookSandbox>>,
 }
 
 pub(super) fn create(
@@ -84,11 +83,11 @@ impl CommandHandler {
     async fn start(&self, input: &Input, has_begun: Arc<AtomicBool>) -> Result<Output, Fault> {
         let environment = self.environment(input)?;
         let stdin = self.entry.dialect.write(&self.entry, input)?;
-        let sandbox = self.sandbox.as_ref().map(|sandbox| {
+        let sandbox = self.sandbox.clone().map(|sandbox| SandboxedRun {
+            sandbox,
             // Both are below `/tmp`, which is hidden.
-            let transcript = input.transcript.as_ref().and_then(Transcript::path);
-            let exports = self.sessions.exported(&input.session_id);
-            sandbox.with_files(transcript, exports)
+            read: input.transcript.as_ref().and_then(Transcript::path),
+            written: self.sessions.exported(&input.session_id),
         });
         let job = ShellCommand {
             line: self.line.clone(),

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_tools::WorkspaceSandbox;
 use tokio::time::timeout;
 
-use super::process::ShellCommand;
+use super::process::{SandboxedRun, ShellCommand};
 use super::{MAX_OUTPUT_BYTES, expand};
+use crate::dependencies::HookSandbox;
 use crate::output::Fault;
 
 /// The timeout of the shell that evaluates the lines.
@@ -31,7 +32,7 @@ pub(crate) async fn read(
     file: &Path,
     environment: &BTreeMap<String, String>,
     directory: &Path,
-    sandbox: Option<&WorkspaceSandbox>,
+    sandbox: Option<Arc<dyn HookSandbox>>,
 ) -> Result<BTreeMap<String, String>, Fault> {
     let failed = |why: &str| {
         Fault::new(format!(
@@ -58,7 +59,11 @@ pub(crate) async fn read(
         directory: directory.to_owned(),
         environment: around,
         input: Vec::new(),
-        sandbox: sandbox.map(|sandbox| sandbox.with_files(Some(file.to_owned()), None)),
+        sandbox: sandbox.map(|sandbox| SandboxedRun {
+            sandbox,
+            read: Some(file.to_owned()),
+            written: None,
+        }),
     };
     let ended = timeout(TIMEOUT, job.run())
         .await

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use cachalot_core::text::head;
 use cachalot_process::{
     Error, Lingering, Output, Run, StartError, Stream, Streams, describe_status, shell_command,
 };
-use cachalot_tools::WorkspaceSandbox;
 
 use super::MAX_OUTPUT_BYTES;
+use crate::dependencies::HookSandbox;
 use crate::dialect::HandlerResponse;
 use crate::output::Fault;
 
@@ -31,7 +32,16 @@ pub(super) struct ShellCommand {
     /// The content of stdin.
     pub(super) input: Vec<u8>,
     /// Where it runs; `None`: it has all rights of the user.
-    pub(super) sandbox: Option<WorkspaceSandbox>,
+    pub(super) sandbox: Option<SandboxedRun>,
+}
+
+/// The sandbox of a command.
+pub(super) struct SandboxedRun {
+    pub(super) sandbox: Arc<dyn HookSandbox>,
+    /// A file outside of the workspace that it can read.
+    pub(super) read: Option<PathBuf>,
+    /// A file outside of the workspace that it can write.
+    pub(super) written: Option<PathBuf>,
 }
 
 impl ShellCommand {
@@ -48,16 +58,20 @@ impl ShellCommand {
 
     /// Like [`ShellCommand::run`], and calls `see` with the bounded output so far whenever there is more.
     pub(super) async fn run_observed(
-        self,
+        mut self,
         mut see: impl FnMut(Stream, &[u8]) + Send,
     ) -> Result<HandlerResponse, Fault> {
-        let mut command = match &self.sandbox {
+        let mut command = match self.sandbox {
             None => shell_command(&self.line),
-            Some(sandbox) => {
-                let prepared = sandbox.prepare("/bin/sh").await;
-                let mut command = prepared
-                    .map_err(|why| Fault::new(format!("it cannot run in the sandbox: {why}")))?;
+            Some(SandboxedRun {
+                sandbox,
+                read,
+                written,
+            }) => {
+                let mut command = sandbox.command("/bin/sh", read, written).await?;
                 command.arg("-c").arg(&self.line);
+                let temporary = sandbox.temporary().to_string_lossy().into_owned();
+                self.environment.insert("TMPDIR".to_owned(), temporary);
                 command
             }
         };
@@ -65,9 +79,6 @@ impl ShellCommand {
             .current_dir(&self.directory)
             .env_clear()
             .envs(&self.environment);
-        if let Some(sandbox) = &self.sandbox {
-            command.env("TMPDIR", sandbox.temporary());
-        }
         let run = Run {
             command,
             input: Some(self.input),
