@@ -61,9 +61,9 @@ pub const CENTURY: Duration = Duration::from_secs(100 * 366 * 86_400);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
     /// The minimum.
-    pub least: Duration,
+    pub minimum: Duration,
     /// The maximum.
-    pub most: Duration,
+    pub maximum: Duration,
     /// Refuses a number without a unit.
     pub needs_unit: bool,
     /// The remedy for zero, if zero has an obvious meaning that is written differently.
@@ -84,8 +84,8 @@ pub struct Refusal {
 impl Range {
     /// Any duration.
     pub const ANY: Self = Self {
-        least: Duration::ZERO,
-        most: Duration::MAX,
+        minimum: Duration::ZERO,
+        maximum: Duration::MAX,
         needs_unit: false,
         instead_of_zero: "",
     };
@@ -95,14 +95,14 @@ impl Range {
 
     /// Sets the minimum.
     #[must_use]
-    pub const fn at_least(self, least: Duration) -> Self {
-        Self { least, ..self }
+    pub const fn at_least(self, minimum: Duration) -> Self {
+        Self { minimum, ..self }
     }
 
     /// Sets the maximum.
     #[must_use]
-    pub const fn at_most(self, most: Duration) -> Self {
-        Self { most, ..self }
+    pub const fn at_most(self, maximum: Duration) -> Self {
+        Self { maximum, ..self }
     }
 
     /// Refuses a number without a unit, for keys where it could be meant in another one.
@@ -200,7 +200,7 @@ impl Range {
 
     /// Returns the duration if it is within the bounds.
     fn within(&self, duration: Duration, written: &str) -> Result<Duration, Refusal> {
-        if (self.least..=self.most).contains(&duration) {
+        if (self.minimum..=self.maximum).contains(&duration) {
             Ok(duration)
         } else {
             Err(self.out_of_range(written))
@@ -208,21 +208,21 @@ impl Range {
     }
 
     fn out_of_range(&self, written: &str) -> Refusal {
-        let is_small = self.least <= Duration::from_millis(1);
-        let least = match self.least.is_zero() {
+        let is_small = self.minimum <= Duration::from_millis(1);
+        let minimum = match self.minimum.is_zero() {
             true => String::new(),
             false if is_small => "above 0".to_owned(),
-            false => format!("at least {}", shown(self.least)),
+            false => format!("at least {}", shown(self.minimum)),
         };
-        let most = if self.most < CENTURY {
-            format!("at most {}", shown(self.most))
+        let maximum = if self.maximum < CENTURY {
+            format!("at most {}", shown(self.maximum))
         } else {
             String::new()
         };
-        let bounds = match (least.is_empty(), most.is_empty()) {
-            (false, false) => format!("{least} and {most}"),
+        let bounds = match (minimum.is_empty(), maximum.is_empty()) {
+            (false, false) => format!("{minimum} and {maximum}"),
             (true, true) => "0 or more".to_owned(),
-            _ => format!("{least}{most}"),
+            _ => format!("{minimum}{maximum}"),
         };
         let is_zero = parse(written) == Some(Duration::ZERO);
         Refusal {
@@ -258,9 +258,9 @@ impl Range {
     /// Returns a duration within the bounds, in backticks.
     fn example(&self) -> String {
         let usual = [1, 30, 600, 3_600].map(Duration::from_secs);
-        let fits = |it: &Duration| (self.least..=self.most).contains(it);
+        let fits = |duration: &Duration| (self.minimum..=self.maximum).contains(duration);
         let example = usual.into_iter().rev().find(fits);
-        format!("`{}`", shown(example.unwrap_or(self.most)))
+        format!("`{}`", shown(example.unwrap_or(self.maximum)))
     }
 
     /// Returns the JSON Schema.
@@ -273,7 +273,7 @@ impl Range {
             format!(r"^\s*({units}|[0-9]*\.?[0-9]+\s*)$")
         };
         let text = json!({ "type": "string", "pattern": pattern });
-        let bound = if self.least.is_zero() {
+        let bound = if self.minimum.is_zero() {
             "minimum"
         } else {
             "exclusiveMinimum"

@@ -281,9 +281,9 @@ impl Node {
         range: &RangeInclusive<u64>,
     ) -> Problem {
         let bounds = match (*range.start(), *range.end()) {
-            (least, u64::MAX) => format!("at least {least}"),
-            (0, most) => format!("at most {most} and not negative"),
-            (least, most) => format!("from {least} to {most}"),
+            (minimum, u64::MAX) => format!("at least {minimum}"),
+            (0, maximum) => format!("at most {maximum} and not negative"),
+            (minimum, maximum) => format!("from {minimum} to {maximum}"),
         };
         let message = format!("`{key}` must be {bounds}, but it is {found}");
         Problem::new("out-of-range", message)

@@ -88,7 +88,10 @@ impl Encoder<'_> {
             let key = (self.out.len() - key.len(), self.out.len());
             self.value()?;
             let name = &self.out[key.0..key.1];
-            if let Some(place) = omitted.iter().position(|it| it.as_bytes() == name) {
+            if let Some(place) = omitted
+                .iter()
+                .position(|omitted_name| omitted_name.as_bytes() == name)
+            {
                 if std::mem::replace(&mut found[place], true) {
                     return Err(self.repeated_key());
                 }

@@ -78,7 +78,7 @@ fn looks_like_a_credential(word: &str) -> bool {
     ];
     PREFIXES
         .iter()
-        .any(|(prefix, least)| word.starts_with(prefix) && word.len() >= *least)
+        .any(|(prefix, minimum)| word.starts_with(prefix) && word.len() >= *minimum)
         || (word.starts_with("eyJ") && word.matches('.').count() == 2 && word.len() > 40)
 }
 
