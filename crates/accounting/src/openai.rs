@@ -114,7 +114,7 @@ struct Entry {
 impl Entry {
     fn is_alive(&self, now: Millis) -> bool {
         let by_use = self.used.saturating_add(self.lifetime.idle);
-        let by_age = self.written.saturating_add(self.lifetime.most);
+        let by_age = self.written.saturating_add(self.lifetime.maximum);
         now < by_use && now < by_age
     }
 }
@@ -328,8 +328,8 @@ impl ProviderCache {
     /// Returns the machine that receives `prompt` at `now`. Requests with the same beginning and key go
     /// to the same machine until more than `most` of them (if there is a limit) arrive within a minute.
     /// Further ones overflow to the next machine, which has a cache of its own.
-    pub fn route(&mut self, prompt: &Prompt, most: Option<u64>, now: Millis) -> u64 {
-        let Some(most) = most.filter(|most| *most > 0) else {
+    pub fn route(&mut self, prompt: &Prompt, maximum: Option<u64>, now: Millis) -> u64 {
+        let Some(maximum) = maximum.filter(|maximum| *maximum > 0) else {
             return FIRST_MACHINE;
         };
         let (beginnings, _) = intervals(prompt, ROUTING_PREFIX_TOKENS, FIRST_MACHINE);
@@ -343,7 +343,7 @@ impl ProviderCache {
         });
         let arrivals = self.routes.entry(route.digest).or_default();
         arrivals.push_back(now);
-        (arrivals.len() as u64 - 1) / most
+        (arrivals.len() as u64 - 1) / maximum
     }
 
     /// Records that the response to the request of `charge` has begun: its writes become readable, and

@@ -55,7 +55,7 @@ pub struct Lifetime {
     /// The time since its last use.
     pub idle: Millis,
     /// The time since it was written.
-    pub most: Millis,
+    pub maximum: Millis,
 }
 
 /// The positions at which OpenAI's prefixes match.
@@ -178,7 +178,7 @@ impl OpenAiRules {
         found.map_or(
             Lifetime {
                 idle: 300_000,
-                most: 3_600_000,
+                maximum: 3_600_000,
             },
             |(_, lifetime)| *lifetime,
         )
@@ -285,11 +285,11 @@ fn lifetime(node: &Node, problems: &mut Vec<Problem>) -> Option<(String, Lifetim
             .map(|seconds| Millis::try_from(seconds * 1_000).unwrap_or(Millis::MAX))
     };
     let idle = seconds("idle");
-    let most = seconds("most");
+    let maximum = seconds("most");
     row.finish(problems);
     let lifetime = Lifetime {
         idle: idle?,
-        most: most.unwrap_or(Millis::MAX),
+        maximum: maximum.unwrap_or(Millis::MAX),
     };
     Some((name, lifetime))
 }
@@ -345,6 +345,6 @@ mod tests {
         assert!(openai("o3").reasons && openai("gpt-5").reasons);
         assert!(!openai("gpt-5-chat-latest").reasons && !openai("gpt-4o").reasons);
         assert_eq!(rules.openai.lifetime("30m").idle, 1_800_000);
-        assert_eq!(rules.openai.lifetime("in_memory").most, 3_600_000);
+        assert_eq!(rules.openai.lifetime("in_memory").maximum, 3_600_000);
     }
 }
