@@ -82,12 +82,12 @@ pub async fn without_filters(
 
 /// Returns the output and the exit code of git. If the output exceeds `most` bytes, returns the bytes so far without an exit
 /// code, and kills it. `None` if it cannot be run.
-pub async fn git_output(command: Command, most: usize) -> Option<(Vec<u8>, Option<i32>)> {
+pub async fn git_output(command: Command, maximum: usize) -> Option<(Vec<u8>, Option<i32>)> {
     let run = Run {
         command,
         input: None,
         streams: Streams::StdoutOnly,
-        output_limit: Some(most),
+        output_limit: Some(maximum),
         // The caller drops the future on timeout.
         timeout: None,
         lingering: Lingering::Kill,
