@@ -26,7 +26,7 @@ pub enum ErrorKind {
 
 /// An error of a store.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("{message}{}", .remedy.map(|it| format!(": {it}")).unwrap_or_default())]
+#[error("{message}{}", .remedy.map(|remedy| format!(": {remedy}")).unwrap_or_default())]
 pub struct Error {
     /// The kind of the error.
     pub kind: ErrorKind,

@@ -138,7 +138,7 @@ pub async fn labels_are_found(subject: Subject) {
     let store = &*subject.store;
     let names = names(store);
     let key = |name: &String| {
-        let place = names.iter().position(|it| it == name);
+        let place = names.iter().position(|known| known == name);
         format!("key {place:?}")
     };
     for name in &names {
@@ -163,7 +163,7 @@ pub async fn labels_are_found(subject: Subject) {
     for beginning in beginnings(&names) {
         let expected: Vec<_> = names
             .iter()
-            .filter(|it| it.starts_with(&beginning))
+            .filter(|name| name.starts_with(&beginning))
             .collect();
         let expected: Vec<_> = expected.into_iter().map(key).collect();
         let found = find(&[starts("tag", &beginning)]).await;
@@ -181,7 +181,7 @@ pub async fn labels_are_found(subject: Subject) {
             .await;
             let expected: Vec<_> = names
                 .iter()
-                .filter(|it| glob_matches(&pattern, it))
+                .filter(|name| glob_matches(&pattern, name))
                 .collect();
             let expected: Vec<_> = expected.into_iter().map(key).collect();
             assert_same(found, expected.iter(), "pattern");
@@ -297,7 +297,7 @@ pub async fn counters_are_distinguished(subject: Subject) {
             };
             after = Some(last.clone());
             for (name, value) in page {
-                let place = all.iter().position(|it| **it == name).unwrap();
+                let place = all.iter().position(|known| **known == name).unwrap();
                 assert_eq!(value, expected[place]);
                 listed.push(name);
             }

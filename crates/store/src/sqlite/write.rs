@@ -151,7 +151,9 @@ impl<'c> WriteTransaction<'c> {
         }
         let expected = condition.value.as_deref();
         let found = self.previous(space, key, expected)?;
-        if found.is_some() != expected.is_some() || found.as_ref().is_some_and(|it| !it.has_value) {
+        if found.is_some() != expected.is_some()
+            || found.as_ref().is_some_and(|found| !found.has_value)
+        {
             return Ok(PutAllResult::Changed);
         }
         if reserved.is_some() {

@@ -301,10 +301,10 @@ fn unchanged_stamp_implies_an_unchanged_record() {
         let mut lines = said(child.0.stdout.take().unwrap());
         lines.next().unwrap();
         let begun = std::time::Instant::now();
-        let least = Duration::from_micros(40_000 + 1_313 * round);
+        let minimum = Duration::from_micros(40_000 + 1_313 * round);
         // On a busy machine, the other process needs longer to write as often.
         let has_seen = |count: u64| count > 2 * (round + 1);
-        while begun.elapsed() < least || !has_seen(compared) || !has_seen(moved) {
+        while begun.elapsed() < minimum || !has_seen(compared) || !has_seen(moved) {
             assert!(
                 begun.elapsed() < Duration::from_secs(60),
                 "compared {compared} times, moved {moved} times"

@@ -43,8 +43,8 @@ pub(super) fn step(connection: &Connection) -> bool {
 }
 
 /// Cuts free pages off, if the file was created with `auto_vacuum`.
-pub(super) fn cut(connection: &Connection, most: u32) -> rusqlite::Result<()> {
-    let mut cut = connection.prepare(&format!("PRAGMA incremental_vacuum({most})"))?;
+pub(super) fn cut(connection: &Connection, maximum: u32) -> rusqlite::Result<()> {
+    let mut cut = connection.prepare(&format!("PRAGMA incremental_vacuum({maximum})"))?;
     let mut pages = cut.query([])?;
     while pages.next()?.is_some() {}
     Ok(())
