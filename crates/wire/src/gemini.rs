@@ -189,7 +189,9 @@ impl Wire for Gemini {
     fn target_of_whole(&self, path: &str, query: Option<&str>) -> Option<(String, Option<String>)> {
         let model = path.strip_suffix(STREAM)?;
         let parameters = query.unwrap_or_default().split('&');
-        let others: Vec<&str> = parameters.filter(|it| *it != EVENTS).collect();
+        let others: Vec<&str> = parameters
+            .filter(|parameter| *parameter != EVENTS)
+            .collect();
         let others = Some(others.join("&")).filter(|query| !query.is_empty());
         Some((format!("{model}{WHOLE}"), others))
     }

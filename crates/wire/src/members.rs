@@ -374,11 +374,11 @@ impl Members {
             Some(member) => {
                 let content = item.get(member);
                 let is_text_or_list =
-                    |it: &&Value| it.is_string() || it.is_array() || it.is_object();
+                    |value: &&Value| value.is_string() || value.is_array() || value.is_object();
                 // An empty one is as good as none: the provider may take the name.
                 content
                     .filter(is_text_or_list)
-                    .is_some_and(|it| !is_given("id") || !is_empty(it))
+                    .is_some_and(|value| !is_given("id") || !is_empty(value))
             }
         }
     }

@@ -28,7 +28,7 @@ fn of_block(members: &Members, block: &Block) -> Option<String> {
         Block::Image(_) => Some("image".to_owned()),
         Block::ToolResult(_) => Some("tool_result".to_owned()),
         Block::Other { verbatim, .. } if members.is_by_member => {
-            let is_plain = |name: &str| members.parts.get(name).is_some_and(|it| it.by_model);
+            let is_plain = |name: &str| members.parts.get(name).is_some_and(|part| part.by_model);
             unlisted(verbatim.as_object()?, &is_plain)
         }
         Block::Other { verbatim, .. } => {
@@ -62,7 +62,7 @@ fn of_text(members: &Members, extra: &Extra) -> Option<String> {
     let kinds = citations
         .into_iter()
         .flatten()
-        .map(|it| it.get("type")?.as_str());
+        .map(|citation| citation.get("type")?.as_str());
     let is_listed = |kind: &str| members.citations.iter().any(|listed| listed == kind);
     let mut unlisted = kinds.filter(|kind| !kind.is_some_and(is_listed));
     unlisted
@@ -73,10 +73,12 @@ fn of_text(members: &Members, extra: &Extra) -> Option<String> {
 /// Judges the members of a call beside its name and arguments: a tool of the provider may have made the call.
 fn of_call(extra: &Extra) -> Option<String> {
     let kind = extra.get("type").and_then(Value::as_str);
-    let caller = extra.get("caller").and_then(|it| it.get("type")?.as_str());
+    let caller = extra
+        .get("caller")
+        .and_then(|caller| caller.get("type")?.as_str());
     let unlisted = [
-        kind.filter(|it| *it != "custom"),
-        caller.filter(|it| *it != "direct"),
+        kind.filter(|kind| *kind != "custom"),
+        caller.filter(|caller| *caller != "direct"),
     ];
     unlisted.into_iter().flatten().next().map(str::to_owned)
 }
@@ -96,7 +98,10 @@ fn of_envelope(members: &Members, extra: &Extra) -> Option<String> {
     let rules = &members.envelope;
     let is_in = |list: &[String], name: &str| list.iter().any(|listed| listed == name);
     let of_member = |(name, value): (&String, &Value)| {
-        let is_traced = rules.traced.as_ref().is_none_or(|it| is_in(it, name));
+        let is_traced = rules
+            .traced
+            .as_ref()
+            .is_none_or(|traced| is_in(traced, name));
         let is_named = || is_trace(name) || is_in(&rules.refused, name);
         match is_traced {
             _ if is_in(&rules.plain, name) => None,

@@ -92,8 +92,10 @@ pub fn normalized(name: &str) -> String {
 
 /// Returns the signs of the normalized name.
 pub fn signs(name: &str) -> impl Iterator<Item = char> {
-    let signs = name.chars().filter(|sign| !matches!(sign, '_' | '-'));
-    signs.map(|sign| sign.to_ascii_lowercase())
+    let characters = name
+        .chars()
+        .filter(|character| !matches!(character, '_' | '-'));
+    characters.map(|character| character.to_ascii_lowercase())
 }
 
 #[cfg(test)]

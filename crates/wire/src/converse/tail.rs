@@ -59,7 +59,7 @@ fn parameter_members(parameters: &Parameters, rules: ParameterRules) -> Map<Stri
     let is_claude = model.contains("claude");
     let wish = reasoning.as_ref();
     // A budget counts toward the output.
-    let most = max_output_tokens.or(match wish {
+    let maximum = max_output_tokens.or(match wish {
         Some(RequestedReasoning::Budget(budget)) if is_claude && *budget > 0 => {
             Some(budget.saturating_add(DEFAULT_ANSWER_TOKENS))
         }
@@ -68,7 +68,7 @@ fn parameter_members(parameters: &Parameters, rules: ParameterRules) -> Map<Stri
     let (thinking, effort) = match wish {
         None => (None, None),
         Some(wish) if is_claude => (
-            rules.thinking(wish, most.unwrap_or(u64::MAX)),
+            rules.thinking(wish, maximum.unwrap_or(u64::MAX)),
             rules.effort(wish).map(str::to_owned),
         ),
         Some(RequestedReasoning::Effort(effort)) => (None, Some(effort.clone())),
@@ -78,7 +78,7 @@ fn parameter_members(parameters: &Parameters, rules: ParameterRules) -> Map<Stri
     };
     let sampled = |value: &Option<f64>| number(value.filter(|_| rules.sampling));
     let config = present([
-        ("maxTokens", most.map(Value::from)),
+        ("maxTokens", maximum.map(Value::from)),
         ("temperature", sampled(temperature)),
         ("topP", sampled(top_p)),
         ("stopSequences", (!stop.is_empty()).then(|| json!(stop))),

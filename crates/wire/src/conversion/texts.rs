@@ -26,7 +26,9 @@ pub(crate) fn pieces_with_logprobs<'a>(
     let mut rest = text;
     let mut pieces = Vec::with_capacity(logprobs.len());
     for logprob in logprobs.chunks(1) {
-        let token = logprob.iter().find_map(|it| it.get("token")?.as_str());
+        let token = logprob
+            .iter()
+            .find_map(|entry| entry.get("token")?.as_str());
         let Some((piece, after)) = token
             .filter(|token| rest.starts_with(token))
             .and_then(|token| rest.split_at_checked(token.len()))

@@ -69,7 +69,7 @@ impl GeminiAnswerBuilder {
         if let Some(error) = fields.get("error").filter(|error| !error.is_null()) {
             return Err(openai::provider_error(error));
         }
-        let own = |value: Option<Value>| value.and_then(|it| it.as_str().map(str::to_owned));
+        let own = |value: Option<Value>| value.and_then(|value| value.as_str().map(str::to_owned));
         self.id = self.id.take().or(own(fields.shift_remove("responseId")));
         if let Some(model) = own(fields.shift_remove("modelVersion")) {
             self.model = model;
@@ -78,7 +78,7 @@ impl GeminiAnswerBuilder {
             self.usage = Some(usage);
         }
         let feedback = fields.get("promptFeedback");
-        if let Some(reason) = feedback.and_then(|it| it.get("blockReason")?.as_str()) {
+        if let Some(reason) = feedback.and_then(|feedback| feedback.get("blockReason")?.as_str()) {
             self.finish = Some(reason.to_owned());
         }
         let candidates = fields.shift_remove("candidates");
@@ -348,7 +348,7 @@ pub(crate) fn tier(name: &str) -> Option<String> {
 
 fn searches(answer: &Extra, model: &str) -> u64 {
     let grounding = answer.get("groundingMetadata");
-    let queries = grounding.and_then(|it| it.get("webSearchQueries")?.as_array());
+    let queries = grounding.and_then(|grounding| grounding.get("webSearchQueries")?.as_array());
     paid_searches(queries.map_or(0, Vec::len) as u64, model)
 }
 

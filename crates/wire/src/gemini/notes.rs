@@ -17,7 +17,7 @@ pub(crate) fn name_results(before: &[Arc<Message>], messages: &mut [Message]) {
     };
     before.iter().for_each(|message| learn(message));
     messages.iter().for_each(learn);
-    for block in messages.iter_mut().flat_map(|it| &mut it.content) {
+    for block in messages.iter_mut().flat_map(|message| &mut message.content) {
         if let Block::ToolResult(result) = block
             && let Some(name) = names.get(&result.id)
         {

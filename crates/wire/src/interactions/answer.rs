@@ -88,7 +88,9 @@ pub(super) fn reply(mut interaction: Object, steps: Vec<Step>) -> Result<Reply, 
     let is_failed = is_given(&interaction, "errors")
         || steps.iter().any(|step| is_given(&step.fields, "error"));
     let blocks = blocks(steps, id.as_deref().unwrap_or_default());
-    let has_calls = blocks.iter().any(|it| matches!(it, Block::ToolUse(_)));
+    let has_calls = blocks
+        .iter()
+        .any(|block| matches!(block, Block::ToolUse(_)));
     let stop = match status.as_str() {
         "completed" | "requires_action" if is_failed => StopReason::Other("error".to_owned()),
         "completed" | "requires_action" if has_calls => StopReason::ToolUse,

@@ -101,7 +101,7 @@ impl Steps {
                 self.open.as_mut()?.accepts(delta).then_some(())?;
                 let metadata = event.data.get("metadata").and_then(Value::as_object);
                 metadata
-                    .is_none_or(|it| has_only(it, &["total_usage"]))
+                    .is_none_or(|metadata| has_only(metadata, &["total_usage"]))
                     .then_some(())?;
                 self.steps.add(self.ended, delta.clone()).ok()?;
             }
@@ -230,7 +230,9 @@ fn push_step(stream: &mut Stream, index: usize, step: &Object) -> Option<()> {
             (_, None) => {}
             ("arguments", Some(arguments)) => {
                 begun.insert((*name).to_owned(), json!({}));
-                let arguments = arguments.as_object().map(|it| Value::from(it.clone()))?;
+                let arguments = arguments
+                    .as_object()
+                    .map(|arguments| Value::from(arguments.clone()))?;
                 let arguments = arguments.to_string();
                 deltas.extend(pieces(&arguments).map(|piece| {
                     members([

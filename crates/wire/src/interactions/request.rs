@@ -156,7 +156,8 @@ impl<'a> Steps<'a> {
         json.raw("]")
             .members(fields.into_iter().flatten(), &["type", "content"]);
         let others = extra::fields(Format::Interactions, &self.message.extra);
-        let others = others.filter(|(name, _)| fields.is_none_or(|it| !it.contains_key(*name)));
+        let others =
+            others.filter(|(name, _)| fields.is_none_or(|fields| !fields.contains_key(*name)));
         json.members(others, &["type", "content"]).raw("}");
         self.done.push(json.rendered(None));
     }

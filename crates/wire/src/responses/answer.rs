@@ -52,7 +52,8 @@ fn web_searches(response: &Object, blocks: &[Block]) -> u64 {
             };
             // Pages that the model opens are free.
             let action = verbatim.get("action");
-            let is_search = |action: &Value| action.get("type").is_some_and(|it| it == "search");
+            let is_search =
+                |action: &Value| action.get("type").is_some_and(|kind| kind == "search");
             item_type(block) == Some("web_search_call") && action.is_none_or(is_search)
         });
         searches.count() as u64

@@ -147,7 +147,7 @@ impl Events {
             "message" => self.parts(&place, "content", item.get("content")?)?,
             "reasoning" => {
                 self.parts(&place, "summary", item.get("summary")?)?;
-                if let Some(content) = item.get("content").filter(|it| !it.is_null()) {
+                if let Some(content) = item.get("content").filter(|content| !content.is_null()) {
                     self.parts(&place, "content", content)?;
                 }
             }

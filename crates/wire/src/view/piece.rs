@@ -281,11 +281,11 @@ pub(super) fn lifetime(marker: &[u8]) -> MarkerTime {
 
 /// True if a string, as written, has no visible character.
 fn is_blank(string: &[u8]) -> bool {
-    let mut signs = string.iter();
-    while let Some(sign) = signs.next() {
-        let blank = match sign {
-            b'\\' => matches!(signs.next(), Some(b'n' | b't' | b'r')),
-            sign => sign.is_ascii_whitespace(),
+    let mut bytes = string.iter();
+    while let Some(byte) = bytes.next() {
+        let blank = match byte {
+            b'\\' => matches!(bytes.next(), Some(b'n' | b't' | b'r')),
+            byte => byte.is_ascii_whitespace(),
         };
         if !blank {
             return false;

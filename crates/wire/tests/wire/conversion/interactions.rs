@@ -80,7 +80,7 @@ fn interaction_becomes_the_events_of_the_provider() {
     let kinds = data_of(&events);
     let kinds: Vec<_> = kinds
         .iter()
-        .map(|it| it["event_type"].as_str().unwrap())
+        .map(|event| event["event_type"].as_str().unwrap())
         .collect();
     assert_eq!(
         kinds[..3],

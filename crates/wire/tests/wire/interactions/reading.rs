@@ -369,7 +369,7 @@ fn output_of_tools_of_the_provider_is_found_wherever_a_stream_has_it() {
         let mut events = events(steps, ended);
         if let Some(last) = events
             .iter_mut()
-            .rfind(|it| it.name == "interaction.completed")
+            .rfind(|event| event.name == "interaction.completed")
         {
             let mut data: Value = serde_json::from_str(&last.data).unwrap();
             data["interaction"]["steps"] = carried;
