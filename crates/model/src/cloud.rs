@@ -138,7 +138,9 @@ impl Cloud {
         let name = name.strip_suffix("@default").unwrap_or(name);
         let is_version = |text: &str| {
             let mut numbers = text.split(':');
-            numbers.all(|it| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_digit()))
+            numbers.all(|number| {
+                !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+            })
         };
         match name.rsplit_once("-v") {
             Some((before, version)) if is_version(version) => Some(before),

@@ -369,7 +369,11 @@ impl Models {
             settings.format.get_or_insert(Format::Converse);
         }
         let environment = &self.dependencies.environment;
-        let is_set = |it: &String| environment.get(it).is_some_and(|it| !it.trim().is_empty());
+        let is_set = |name: &String| {
+            environment
+                .get(name)
+                .is_some_and(|value| !value.trim().is_empty())
+        };
         let has_other_address =
             settings.base_url.is_some() || known.base_url_variables.iter().any(is_set);
         let api_owner = accepted::api_owner(&extended, has_other_address, known.cloud);

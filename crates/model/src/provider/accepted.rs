@@ -71,11 +71,11 @@ pub(super) fn configured(
     let needed = limits
         .max_output
         .filter(|_| for_format(format).request_rules().needs_output_limit)
-        .map(|most| match settings.reasoning {
+        .map(|maximum| match settings.reasoning {
             Some(RequestedReasoning::Budget(budget)) => {
-                budget.saturating_add(USUAL_MAX_TOKENS).min(most)
+                budget.saturating_add(USUAL_MAX_TOKENS).min(maximum)
             }
-            _ => USUAL_MAX_TOKENS.min(most),
+            _ => USUAL_MAX_TOKENS.min(maximum),
         });
     Parameters {
         model,

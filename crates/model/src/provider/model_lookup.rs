@@ -73,11 +73,15 @@ impl ModelLookup {
 
     fn prefers_responses(&self) -> bool {
         let extra = &self.settings.provider_opts;
-        let needs_chat = self.settings.stop.as_ref().is_some_and(|it| !it.is_empty())
+        let needs_chat = self
+            .settings
+            .stop
+            .as_ref()
+            .is_some_and(|stop| !stop.is_empty())
             || self
                 .settings
                 .max_tokens
-                .is_some_and(|it| it < MIN_OUTPUT_TOKENS)
+                .is_some_and(|max_tokens| max_tokens < MIN_OUTPUT_TOKENS)
             || extra.keys().any(|key| CHAT_ONLY.contains(&key.as_str()));
         self.name == PREFERS_RESPONSES
             && self.settings.base_url.is_none()

@@ -93,10 +93,10 @@ pub(crate) struct TimeLimits {
 impl TimeLimits {
     pub(super) fn new(said: &Timeouts) -> Self {
         // A usual limit does not end a try that may take longer.
-        let least = said
+        let minimum = said
             .total
             .map_or(Duration::ZERO, |total| total + Duration::from_secs(1));
-        let usual = |seconds| Duration::from_secs(seconds).max(least);
+        let usual = |seconds| Duration::from_secs(seconds).max(minimum);
         Self {
             connect: said.connect.unwrap_or(Duration::from_secs(10)),
             first_byte: said.first_byte.unwrap_or_else(|| usual(600)),

@@ -308,7 +308,7 @@ async fn bedrock_streams_are_read_from_frames() {
     ];
     let whole: Vec<u8> = events
         .iter()
-        .flat_map(|it| chunk(&it.to_string()))
+        .flat_map(|event| chunk(&event.to_string()))
         .collect();
     let throttled = frame(
         &[
@@ -401,7 +401,9 @@ fn prices_depend_on_platform_and_region() {
         let yaml = format!("models: {{m: '{name}'}}");
         let cost = find(&yaml, &environment).unwrap().cost(&usage);
         let expected = dollars.map(|dollars| dollars.parse::<f64>().unwrap() * 1e12);
-        let expected = expected.map_or(Cost::UNPRICED, |it| Cost::from_picodollars(it as u64));
+        let expected = expected.map_or(Cost::UNPRICED, |picodollars| {
+            Cost::from_picodollars(picodollars as u64)
+        });
         assert_eq!(cost, expected, "{name}");
     }
 }

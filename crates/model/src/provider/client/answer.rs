@@ -35,7 +35,8 @@ pub(super) async fn read(
 ) -> Result<Reply, AttemptFailure> {
     let status = response.status().as_u16();
     let content_type = response.headers().get(CONTENT_TYPE);
-    let is_framed = content_type.is_some_and(|it| it == event_stream::CONTENT_TYPE);
+    let is_framed =
+        content_type.is_some_and(|content_type| content_type == event_stream::CONTENT_TYPE);
     let mut body = Body {
         error_factory,
         response,

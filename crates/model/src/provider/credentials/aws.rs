@@ -98,7 +98,9 @@ impl AccessKey {
             .build()
             .map_err(|_| failed("a parameter is missing"))?
             .into();
-        let content_type = headers.get(CONTENT_TYPE).and_then(|it| it.to_str().ok());
+        let content_type = headers
+            .get(CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok());
         let signed = content_type.map(|value| (CONTENT_TYPE.as_str(), value));
         let body = SignableBody::Bytes(body);
         let request = SignableRequest::new("POST", url.as_str(), signed.into_iter(), body)
@@ -132,7 +134,10 @@ fn profile_value<'t>(text: &'t str, profile: &str, key: &str) -> Option<&'t str>
     let mut is_inside = false;
     let mut found = None;
     for line in text.lines().map(str::trim) {
-        if let Some(name) = line.strip_prefix('[').and_then(|it| it.strip_suffix(']')) {
+        if let Some(name) = line
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'))
+        {
             is_inside = name.trim() == profile;
         } else if is_inside
             && let Some((name, value)) = line.split_once('=')

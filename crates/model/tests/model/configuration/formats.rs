@@ -469,7 +469,7 @@ fn parameters_are_sent_where_the_api_has_them() {
         }
         assert_eq!(tail, sent, "{keys}");
         let reported = models.unsent(Some("m"), &ModelSettings::default());
-        let mut names: Vec<&str> = reported.iter().map(|it| it.name).collect();
+        let mut names: Vec<&str> = reported.iter().map(|field| field.name).collect();
         let mut unsent = unsent;
         names.sort_unstable();
         unsent.sort_unstable();

@@ -388,7 +388,9 @@ fn thinking_matches_the_model() {
             thinking.as_ref(),
             "{name}"
         );
-        let said = body.get("outputConfig").and_then(|it| it.get("effort"));
+        let said = body
+            .get("outputConfig")
+            .and_then(|config| config.get("effort"));
         assert_eq!(said, effort.map(Value::from).as_ref(), "{name}");
         let is_opus = name.contains("opus");
         assert_eq!(

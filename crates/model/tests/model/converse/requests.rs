@@ -50,7 +50,9 @@ async fn path_contains_model_and_method() {
     let streamed = streamed.unwrap();
     assert_eq!(streamed.message, whole.message);
     assert_eq!(whole.message.text(), "A text of several pieces.");
-    let texts = deltas.iter().filter(|it| matches!(it, Delta::Text(_)));
+    let texts = deltas
+        .iter()
+        .filter(|delta| matches!(delta, Delta::Text(_)));
     assert!(texts.count() > 1);
     assert!(matches!(&deltas[0], Delta::Reasoning(_)));
     assert!(streamed.usage.unwrap().output > 0);

@@ -96,7 +96,7 @@ fn state_at_the_provider_is_never_asked_for() {
     assert_eq!(names, ["input", "model", "store", "service_tier"]);
     assert_eq!(body["store"], false);
     let unsent = models.unsent(Some("m"), &ModelSettings::default());
-    let mut unsent: Vec<&str> = unsent.iter().map(|it| it.name).collect();
+    let mut unsent: Vec<&str> = unsent.iter().map(|field| field.name).collect();
     unsent.sort_unstable();
     assert_eq!(unsent, ["background", "previous_interaction_id", "store"]);
 }
