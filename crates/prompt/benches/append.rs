@@ -28,7 +28,7 @@ const MESSAGES: usize = 200;
 const SAVES: usize = 501;
 
 const RULES: Rules = Rules {
-    most: 4,
+    max_markers: 4,
     lookback: 20,
     runs_count_once: true,
     one_hour: true,

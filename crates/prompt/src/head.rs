@@ -106,7 +106,10 @@ impl SessionHead {
     pub fn routed(&self, parameters: &Parameters) -> Parameters {
         let mut parameters = parameters.clone();
         if parameters.cache_key.is_none() && is_routed(&self.provider) {
-            let id = self.origin.as_ref().map_or(&self.id, |it| &it.session);
+            let id = self
+                .origin
+                .as_ref()
+                .map_or(&self.id, |origin| &origin.session);
             let of_session = || match id.len() {
                 0..=MAX_ROUTING_KEY_CHARS => id.clone(),
                 _ => Digest::sha256(id.as_bytes()).to_hex(),

@@ -173,7 +173,9 @@ impl Removal<'_> {
     /// Erases the session with this name, and every piece that no other session needs; returns true if it existed.
     pub(crate) async fn remove(&self, id: &str) -> Result<bool, Error> {
         let removed = self.erase_head(id).await?;
-        let saved = removed.as_ref().map(|it| SessionRecord::decode(&it.value));
+        let saved = removed
+            .as_ref()
+            .map(|record| SessionRecord::decode(&record.value));
         if let Some(Ok(saved)) = saved {
             for tip in saved.replaced.into_iter().chain(saved.tip) {
                 self.erase_prompt(id, tip.0).await?;

@@ -365,8 +365,9 @@ impl Sessions {
         }
         let frozen = |prompt: &Prompt| prompt.frozen().tip();
         let session = self.open(&id).await?;
-        Ok(session
-            .is_some_and(|it| frozen(&it.prompt).is_some() && frozen(&it.prompt) == frozen(prompt)))
+        Ok(session.is_some_and(|session| {
+            frozen(&session.prompt).is_some() && frozen(&session.prompt) == frozen(prompt)
+        }))
     }
 
     fn summary(&self, record: Record) -> SessionSummary {
@@ -401,7 +402,7 @@ impl Sessions {
     pub async fn tree(&self, listing: &SessionFilter<'_>) -> Result<PrefixTree, Error> {
         let mut listed = self.list(listing).await?;
         let created =
-            |summary: &SessionSummary| summary.state.as_ref().map_or(0, |it| it.head.created);
+            |summary: &SessionSummary| summary.state.as_ref().map_or(0, |state| state.head.created);
         listed.sort_by(|one, other| (created(one), &one.id).cmp(&(created(other), &other.id)));
         let (mut tree_builder, mut known) = (
             PrefixTreeBuilder::new(Arc::clone(&self.store.secret_set)),

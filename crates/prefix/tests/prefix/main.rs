@@ -30,7 +30,7 @@ use cachalot_prompt::{Plan, PlanContext, Prompt, Rules, plan};
 /// The markers of a first request by Anthropic's rules, except that nothing is too short.
 fn marks(prompt: &Prompt) -> Plan {
     let rules = Rules {
-        most: 4,
+        max_markers: 4,
         lookback: 20,
         runs_count_once: true,
         one_hour: true,

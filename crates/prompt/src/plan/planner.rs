@@ -58,7 +58,7 @@ pub struct PlannedMarkers {
 /// Pure. The cost depends on the pieces since the previous request, not on the whole prompt.
 #[must_use]
 pub fn plan(prompt: &Prompt, rules: &Rules, plan_context: &PlanContext) -> PlannedMarkers {
-    if rules.most == 0 {
+    if rules.max_markers == 0 {
         return PlannedMarkers::default();
     }
     let mut notes = Vec::new();
@@ -78,7 +78,7 @@ pub fn plan(prompt: &Prompt, rules: &Rules, plan_context: &PlanContext) -> Plann
         minimum: rules.minimum,
     }));
     marked_parts.retain(|(_, place)| !is_short(place));
-    let gave_way = marked_parts.drain(..marked_parts.len().saturating_sub(rules.most));
+    let gave_way = marked_parts.drain(..marked_parts.len().saturating_sub(rules.max_markers));
     notes.extend(gave_way.map(|(part, _)| Note::MarkerDropped(part)));
     let long = long_part(prompt, rules, plan_context);
     let marks = marked_parts.into_iter().map(|(_, place)| Mark {

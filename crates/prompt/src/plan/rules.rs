@@ -8,7 +8,7 @@ use super::MAX_MARKERS;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
     /// Maximum number of markers in one request; 0 if markers are not supported.
-    pub most: usize,
+    pub max_markers: usize,
     /// The number of positions, including its own, that are searched backwards from a marker for a
     /// cached prefix; 1 is an exact match. A position is a content block.
     pub lookback: u32,
@@ -33,7 +33,7 @@ impl Rules {
     #[must_use]
     pub fn new(marker_rules: &MarkerRules, limits: &ModelLimits, model: &str) -> Self {
         Self {
-            most: marker_rules.max_markers.min(MAX_MARKERS),
+            max_markers: marker_rules.max_markers.min(MAX_MARKERS),
             lookback: marker_rules.lookback,
             runs_count_once: marker_rules.runs_count_once,
             one_hour: marker_rules.one_hour,

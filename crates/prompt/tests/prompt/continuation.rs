@@ -370,7 +370,9 @@ impl ModelState {
 
     fn named(&self, name: &str) -> usize {
         let mut branches = self.branches.iter();
-        branches.position(|it| it.session.head.id == name).unwrap()
+        branches
+            .position(|branch| branch.session.head.id == name)
+            .unwrap()
     }
 
     async fn fork(&mut self, of: usize) {
@@ -430,7 +432,7 @@ proptest! {
             }
             let prompts = world.branches.iter();
             let prompts: Vec<(String, Prompt)> = prompts
-                .map(|it| (it.session.head.id.clone(), it.session.prompt.clone()))
+                .map(|branch| (branch.session.head.id.clone(), branch.session.prompt.clone()))
                 .collect();
             let tree = world.sessions.tree(&SessionFilter::default()).await.unwrap();
             assert!(tree.unreadable.is_empty());

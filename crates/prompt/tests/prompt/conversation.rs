@@ -111,6 +111,6 @@ pub(crate) fn message() -> impl Strategy<Value = Message> {
 }
 
 /// Several of them.
-pub(crate) fn messages(most: usize) -> impl Strategy<Value = Vec<Message>> {
-    proptest::collection::vec(message(), 0..most)
+pub(crate) fn messages(maximum: usize) -> impl Strategy<Value = Vec<Message>> {
+    proptest::collection::vec(message(), 0..maximum)
 }

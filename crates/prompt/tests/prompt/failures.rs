@@ -378,7 +378,7 @@ fn sessions_of_earlier_versions_continue() {
             assert!(sessions.remove("fork").await.unwrap());
             assert_eq!(sessions.sweep().await.unwrap().pieces, 0);
             let left = sessions.open("one").await.unwrap();
-            let length = left.as_ref().map_or(0, |it| it.prompt.len());
+            let length = left.as_ref().map_or(0, |session| session.prompt.len());
             assert_eq!(all().await, length as u64, "{change}");
             if let Some(left) = left {
                 assert_eq!(ids(&left.prompt), ids(&session.prompt));

@@ -51,7 +51,7 @@ fn wires() -> [&'static dyn Wire; 7] {
 
 /// Anthropic's rules, but that nothing is too short.
 const RULES: Rules = Rules {
-    most: 4,
+    max_markers: 4,
     lookback: 20,
     runs_count_once: true,
     one_hour: true,

@@ -227,7 +227,7 @@ fn minimum_of_the_catalog_overrides_the_default() {
     assert_eq!(Rules::new(marker_rules, &limits, model).minimum, 4_096);
     let unknown = Rules::new(marker_rules, &ModelLimits::default(), model);
     assert_eq!(
-        (unknown.minimum, unknown.lookback, unknown.most),
+        (unknown.minimum, unknown.lookback, unknown.max_markers),
         (512, 20, 4)
     );
 }
@@ -384,16 +384,16 @@ proptest! {
     fn plan_follows_the_marker_rules(
         messages in conversation::messages(12),
         plan_context in plan_context(),
-        (most, lookback) in (0_usize..5, 1_u32..8),
+        (max_markers, lookback) in (0_usize..5, 1_u32..8),
         (one_hour, twelve_hours) in (any::<bool>(), any::<bool>()),
     ) {
-        let rules = Rules { most, lookback, one_hour, twelve_hours, ..RULES };
+        let rules = Rules { max_markers, lookback, one_hour, twelve_hours, ..RULES };
         for wire in marked_wires().into_iter().chain(wires()) {
             let prompt = messages.iter().fold(frozen(wire), |prompt, message| said(&prompt, wire, message.clone()));
             let planned = plan(&prompt, &rules, &plan_context);
             prop_assert_eq!(&planned, &plan(&prompt, &rules, &plan_context));
             let (marks, nodes) = (planned.plan.marks(), prompt.nodes());
-            prop_assert!(marks.len() <= most);
+            prop_assert!(marks.len() <= max_markers);
             prop_assert!(marks.windows(2).all(|pair| pair[0].node < pair[1].node));
             for (long, is_possible) in [(MarkerTime::OneHour, one_hour), (MarkerTime::TwelveHours, twelve_hours)] {
                 let is_long = |mark: &Mark| mark.time == long;

@@ -90,11 +90,17 @@ pub(crate) fn is_that_of(tree: &PrefixTree, prompts: &[(String, Prompt)]) {
                 .iter()
                 .all(|child| tree.runs[*child].parent == Some(at))
         );
-        let below: u64 = run.children.iter().map(|it| tree.runs[*it].prompts).sum();
+        let below: u64 = run
+            .children
+            .iter()
+            .map(|child| tree.runs[*child].prompts)
+            .sum();
         assert_eq!(run.prompts, run.ends.len() as u64 + below);
     }
     let nodes = prompts.iter().flat_map(|(_, prompt)| prompt.nodes());
-    let once: BTreeMap<NodeId, u64> = nodes.map(|it| (it.id, it.bytes.len() as u64)).collect();
+    let once: BTreeMap<NodeId, u64> = nodes
+        .map(|node| (node.id, node.bytes.len() as u64))
+        .collect();
     let sharing = tree.sharing;
     assert_eq!(sharing.pieces, once.len() as u64);
     assert_eq!(sharing.stored_bytes, once.values().sum::<u64>());
