@@ -40,7 +40,7 @@ impl Placeholders {
     /// If one cannot be made or recorded.
     pub(super) fn make(policy: &Policy) -> Result<Self, Error> {
         let is_writable =
-            |it: &&ReadOnly| policy.write.iter().any(|root| it.path.starts_with(root));
+            |file: &&ReadOnly| policy.write.iter().any(|root| file.path.starts_with(root));
         let wanted: Vec<_> = policy.read_only.iter().filter(is_writable).collect();
         if wanted.is_empty() {
             return Ok(Self {
@@ -53,7 +53,8 @@ impl Placeholders {
             records.remove_stale()?;
             // Also for those that other commands have made.
             flock(&records.users, FlockOperation::LockShared).step("the lock of placeholders")?;
-            let make = |it: &ReadOnly| records.make(root(policy, &it.path), &it.path, it.absent);
+            let make =
+                |file: &ReadOnly| records.make(root(policy, &file.path), &file.path, file.absent);
             let made = wanted.into_iter().map(make);
             made.collect::<Result<Vec<_>, _>>()
         });

@@ -188,8 +188,8 @@ impl Trial {
         }
         let changed = now
             .iter()
-            .filter(|it| self.before.get(it.0) != Some(it.1))
-            .map(|it| it.0);
+            .filter(|entry| self.before.get(entry.0) != Some(entry.1))
+            .map(|entry| entry.0);
         let gone = self.before.keys().filter(|path| !now.contains_key(*path));
         let changed: Vec<_> = changed.chain(gone).collect();
         if !changed.is_empty() {
