@@ -98,12 +98,12 @@ async fn lookups(name: &str, store: Arc<dyn Store>, bare: impl AsyncFn(&str)) {
 /// `settle`.
 async fn growth(name: &str, store: Arc<dyn Store>, settle: impl AsyncFn()) {
     let mut entries = 0;
-    for most in [1_000, 10_000, 100_000, 1_000_000] {
+    for maximum in [1_000, 10_000, 100_000, 1_000_000] {
         let mut tasks = tokio::task::JoinSet::new();
         for part in 0..16 {
             let store = Arc::clone(&store);
             tasks.spawn(async move {
-                for number in (entries..most).filter(|number| number % 16 == part) {
+                for number in (entries..maximum).filter(|number| number % 16 == part) {
                     let labels = vec![
                         Label::new("action", "http.get"),
                         Label::new("file", format!("{}", number / 10)),
@@ -119,15 +119,19 @@ async fn growth(name: &str, store: Arc<dyn Store>, settle: impl AsyncFn()) {
             });
         }
         tasks.join_all().await;
-        entries = most;
+        entries = maximum;
         settle().await;
         let (mut found, mut erased, mut swept) = (Vec::new(), Vec::new(), Vec::new());
         for round in 0..50 {
-            let number = (round * 997 + 13) % (most / 20) * 10 + 3;
+            let number = (round * 997 + 13) % (maximum / 20) * 10 + 3;
             let began = Instant::now();
-            get(store.as_ref(), &format!("key-{}", most / 2 + number / 10)).await;
+            get(
+                store.as_ref(),
+                &format!("key-{}", maximum / 2 + number / 10),
+            )
+            .await;
             found.push(began.elapsed());
-            let value = format!("{}", (most / 2 + most / 4 + round * 17) / 10);
+            let value = format!("{}", (maximum / 2 + maximum / 4 + round * 17) / 10);
             let filter = RecordFilter {
                 labels: &[LabelMatch::Is {
                     name: "file",
@@ -150,7 +154,7 @@ async fn growth(name: &str, store: Arc<dyn Store>, settle: impl AsyncFn()) {
             swept.push(began.elapsed());
         }
         println!(
-            "{name}, {most} entries: lookup {:.1?}, invalidate by label {:.1?}, sweep of nothing {:.1?}",
+            "{name}, {maximum} entries: lookup {:.1?}, invalidate by label {:.1?}, sweep of nothing {:.1?}",
             median(found),
             median(erased),
             median(swept)

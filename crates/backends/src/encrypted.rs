@@ -204,7 +204,7 @@ impl Keys {
     fn parse(text: &str) -> Result<Self, String> {
         let secret = hex::decode(text)
             .ok()
-            .filter(|it| it.len() == SECRET_LENGTH);
+            .filter(|secret| secret.len() == SECRET_LENGTH);
         let secret = secret.ok_or_else(|| {
             "a secret has 64 hex digits: `openssl rand -hex 32` makes one".to_owned()
         })?;
@@ -491,8 +491,8 @@ mod tests {
 
     #[test]
     fn equal_texts_of_another_key_and_value_have_another_nonce() {
-        let it = encryption();
-        let encrypt = |space, key, value: &[u8]| it.encrypt(space, key, value).unwrap();
+        let encryption = encryption();
+        let encrypt = |space, key, value: &[u8]| encryption.encrypt(space, key, value).unwrap();
         let first = encrypt("space", "k12", b"X");
         assert_eq!(first, encrypt("space", "k12", b"X"));
         for (space, key, value) in [

@@ -293,14 +293,14 @@ impl FirestoreStore {
         space: &Space,
         filter: &RecordFilter<'_>,
         page: &PageRequest<'_>,
-        most: u32,
+        maximum: u32,
     ) -> Result<(Vec<Value>, RecordPage), Error> {
         let selection = Selection {
             reader,
             parent: &space.0,
             filter,
             request: page,
-            erase: Some(most),
+            erase: Some(maximum),
         };
         let selected = selection.page().await?;
         let mut writes = Vec::new();
@@ -582,11 +582,12 @@ impl Store for FirestoreStore {
                 let read = self.reader().await?.get(&lease, Some(&["fence"])).await?;
                 leases::remove_old(Arc::clone(&self.server), space, self.time(&read)).await?;
             }
-            let mut most = BATCH;
+            let mut maximum = BATCH;
             loop {
                 let selected = &AtomicU32::new(0);
                 let erased = self.transaction(|reader| async move {
-                    let (writes, page) = self.erasure(&reader, space, filter, &page, most).await?;
+                    let (writes, page) =
+                        self.erasure(&reader, space, filter, &page, maximum).await?;
                     selected.store(page.records.len() as u32, Ordering::Relaxed);
                     Ok((writes, page))
                 });
@@ -596,7 +597,7 @@ impl Store for FirestoreStore {
                         if error.kind == ErrorKind::TooLarge
                             && selected.load(Ordering::Relaxed) > 1 =>
                     {
-                        most = selected.load(Ordering::Relaxed) / 2;
+                        maximum = selected.load(Ordering::Relaxed) / 2;
                     }
                     erased => return erased,
                 }

@@ -18,7 +18,7 @@ pub(crate) fn max_pause(attempt: u32) -> Duration {
 }
 
 /// Returns a random time below `most`.
-pub(crate) fn random_within(most: Duration) -> Duration {
-    let most = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
-    Duration::from_nanos(random() % most.max(1))
+pub(crate) fn random_within(maximum: Duration) -> Duration {
+    let maximum = u64::try_from(maximum.as_nanos()).unwrap_or(u64::MAX);
+    Duration::from_nanos(random() % maximum.max(1))
 }

@@ -294,13 +294,13 @@ impl RedisStore {
             counters.fold(call, |call, (name, value)| call.arg(*name).number(value))
         };
         let calls: Vec<Call> = shards.iter().map(call).collect();
-        let mut most: Vec<u64> = counters.iter().map(|(_, value)| *value).collect();
+        let mut maximum: Vec<u64> = counters.iter().map(|(_, value)| *value).collect();
         for counts in self.run_confirmed(&calls).await? {
-            for (most, count) in most.iter_mut().zip(record::array(counts)?) {
-                *most = record::count(count)?.max(*most);
+            for (maximum, count) in maximum.iter_mut().zip(record::array(counts)?) {
+                *maximum = record::count(count)?.max(*maximum);
             }
         }
-        Ok(most)
+        Ok(maximum)
     }
 }
 
@@ -642,7 +642,7 @@ impl Store for RedisStore {
             self.about.check_names([space].into_iter().chain(names))?;
             let shards = self.shards(space);
             let (first, others) = shards.split_at(1);
-            let mut least = vec![0; additions.len()];
+            let mut minimum = vec![0; additions.len()];
             if !others.is_empty() {
                 // The values change in all shards, also in one that has more than the others since it lost writes.
                 let names: Vec<_> = additions.iter().map(|(name, _)| (*name, 0)).collect();
@@ -650,13 +650,13 @@ impl Store for RedisStore {
                 let changed = counts
                     .zip(additions)
                     .map(|(count, (_, by))| count + (*by).min(1));
-                least = changed.collect();
+                minimum = changed.collect();
             }
             let mut call = self.call("add", &first[0]);
             call = call.repeatable_if(are_effects_enough(space));
-            for ((name, count), least) in additions.iter().zip(least) {
-                let (count, least) = ((*count).min(MAX_COUNTER), least.min(MAX_COUNTER));
-                call = call.arg(*name).number(count).number(least);
+            for ((name, count), minimum) in additions.iter().zip(minimum) {
+                let (count, minimum) = ((*count).min(MAX_COUNTER), minimum.min(MAX_COUNTER));
+                call = call.arg(*name).number(count).number(minimum);
             }
             let mut counts = Vec::new();
             for value in self.run_confirmed(&[call]).await? {
@@ -704,8 +704,8 @@ impl Store for RedisStore {
             for found in self.run_all(&calls).await? {
                 let mut found = record::array(found)?.into_iter();
                 while let (Some(name), Some(count)) = (found.next(), found.next()) {
-                    let most = counters.entry(text(name)?).or_default();
-                    *most = record::count(count)?.max(*most);
+                    let maximum = counters.entry(text(name)?).or_default();
+                    *maximum = record::count(count)?.max(*maximum);
                 }
             }
             Ok(counters.into_iter().take(limit as usize).collect())

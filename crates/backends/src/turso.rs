@@ -188,7 +188,7 @@ impl TursoStore {
             for (counter, _) in counters
                 .iter_mut()
                 .zip(names)
-                .filter(|(_, it)| **it == name)
+                .filter(|(_, found_name)| **found_name == name)
             {
                 *counter = row.count(1)?;
             }
@@ -559,7 +559,7 @@ impl Store for TursoStore {
                 let last = next.records.last();
                 let read = rest
                     .iter()
-                    .position(|key| last.is_some_and(|it| it.key == *key));
+                    .position(|key| last.is_some_and(|record| record.key == *key));
                 rest.drain(..read.map_or(rest.len(), |at| at + 1));
                 found.records.extend(next.records);
                 found.sizes.extend(next.sizes);

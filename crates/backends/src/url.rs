@@ -296,7 +296,10 @@ fn with_named_hosts(user: &str, authority: &str) -> Result<String, &'static str>
     if hosts.is_none() && ports.is_none() {
         return unchanged();
     }
-    let (user, place) = match place.get(user.len()..).and_then(|it| it.strip_prefix('@')) {
+    let (user, place) = match place
+        .get(user.len()..)
+        .and_then(|rest| rest.strip_prefix('@'))
+    {
         Some(rest) => (&place[..=user.len()], rest),
         None => ("", place),
     };

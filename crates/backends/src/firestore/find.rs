@@ -90,7 +90,7 @@ impl Selection<'_> {
     pub(super) async fn page(&self) -> Result<Selected, Error> {
         let in_key_order = self.filter.order == Order::Key;
         let limit = match self.erase {
-            Some(most) => self.request.limit.min(most),
+            Some(maximum) => self.request.limit.min(maximum),
             None if in_key_order => self.request.limit.min(BATCH),
             None => self.request.limit,
         };

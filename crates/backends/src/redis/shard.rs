@@ -98,7 +98,7 @@ mod tests {
             let shard = shard(space::CACHE, &number.to_string(), true);
             let place = shards(space::CACHE, true)
                 .iter()
-                .position(|it| *it == shard);
+                .position(|known| *known == shard);
             assert!(place.is_some());
             used.insert(place);
         }

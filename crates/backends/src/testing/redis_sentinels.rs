@@ -52,7 +52,7 @@ impl RedisSentinels {
         let addresses = self
             .sentinels
             .iter()
-            .map(|it| format!("127.0.0.1:{}", it.port()));
+            .map(|sentinel| format!("127.0.0.1:{}", sentinel.port()));
         let addresses: Vec<_> = addresses.collect();
         format!(
             "redis-sentinel://:{PASSWORD}@{}/main/1",

@@ -24,7 +24,10 @@ impl ServerProcess {
     pub(super) fn start(script: &'static str, arguments: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap().keep();
         let port = free_port();
-        let arguments: Vec<String> = arguments.iter().map(|&it| it.to_owned()).collect();
+        let arguments: Vec<String> = arguments
+            .iter()
+            .map(|&argument| argument.to_owned())
+            .collect();
         let watcher = watch(script, &directory, port, &arguments);
         Self {
             port,

@@ -128,7 +128,7 @@ fn values_are_readable_with_their_secret_only() {
             !stored
                 .value
                 .windows(7)
-                .any(|part| value.windows(7).any(|it| it == part))
+                .any(|part| value.windows(7).any(|other| other == part))
         );
         let other = over(&inner, &['b']).get("space", "key", &[]).settle().await;
         assert_eq!(other.unwrap_err().kind, ErrorKind::Denied);

@@ -261,12 +261,12 @@ fn concurrent_writes_neither_fail_nor_lose_count() {
             let records = found.unwrap().records;
             let bytes: usize = records
                 .iter()
-                .map(|it| {
-                    let labels = it
+                .map(|record| {
+                    let labels = record
                         .labels
                         .iter()
                         .map(|label| label.name.len() + label.value.len());
-                    it.key.len() + it.value.len() + labels.sum::<usize>()
+                    record.key.len() + record.value.len() + labels.sum::<usize>()
                 })
                 .sum();
             let usage = stores[0].usage(space).settle().await.unwrap();

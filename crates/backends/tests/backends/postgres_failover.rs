@@ -88,7 +88,10 @@ async fn assert_invalidations_survive(mut servers: Servers, url: String) {
         panic!("it is free");
     };
     let findings = store.inspect().settle().await.unwrap();
-    let standbys = findings.iter().find(|it| it.topic == "standbys").unwrap();
+    let standbys = findings
+        .iter()
+        .find(|finding| finding.topic == "standbys")
+        .unwrap();
     assert!(standbys.state.contains("1 asynchronous"), "{standbys:?}");
 
     servers.part();

@@ -214,12 +214,12 @@ fn servers_that_may_lose_writes_are_not_durable() {
             assert!(error.message.contains(&format!("{setting} {value}")), "{error}");
             assert!(error.message.contains("settings.ltm.durable"), "{error}");
             let findings = open(&url, false).inspect().settle().await.unwrap();
-            let budgets = findings.iter().find(|it| it.topic == "budgets").unwrap();
+            let budgets = findings.iter().find(|finding| finding.topic == "budgets").unwrap();
             assert!(budgets.remedy.is_some(), "{budgets:?}");
             server.execute(&["CONFIG", "SET", setting, before]);
         }
         let findings = open(&url, true).inspect().settle().await.unwrap();
-        let budgets = findings.iter().find(|it| it.topic == "budgets").unwrap();
+        let budgets = findings.iter().find(|finding| finding.topic == "budgets").unwrap();
         assert_eq!(budgets.remedy, None, "{budgets:?}");
         // Without the right to read the settings.
         let rights = "on >limited ~cachalot:* +@read +@write +info +time +evalsha +script|load +wait +select";

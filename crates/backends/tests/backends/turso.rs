@@ -113,7 +113,12 @@ fn pages_in_other_orders_are_complete() {
             let found = found.settle().await.unwrap();
             let first: Vec<_> = found.records.iter().map(|record| record.value[0]).collect();
             assert_eq!(first, expected[..limit.min(7) as usize]);
-            assert!(found.records.iter().all(|it| it.value.len() == 3 << 20));
+            assert!(
+                found
+                    .records
+                    .iter()
+                    .all(|record| record.value.len() == 3 << 20)
+            );
             assert_eq!((found.sizes.len(), found.next), (first.len(), None));
         }
         // Erased records cannot be asked for again.
