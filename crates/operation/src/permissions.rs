@@ -216,11 +216,11 @@ impl Permissions {
     /// The path is too long for a pattern.
     pub fn deny_folder(&mut self, folder: &Path, place: &SourceSpan) -> Result<(), Problem> {
         let mut path = String::new();
-        for sign in folder.to_string_lossy().chars() {
-            if "*?\\:".contains(sign) {
+        for character in folder.to_string_lossy().chars() {
+            if "*?\\:".contains(character) {
                 path.push('\\');
             }
-            path.push(sign);
+            path.push(character);
         }
         let path = path.trim_end_matches('/');
         for pattern in [path.to_owned(), format!("{path}/*")] {

@@ -669,9 +669,10 @@ impl Script {
 
     /// Records the commands that a text might be, or contain.
     fn guess_text(&mut self, text: &str, depth: usize) {
-        let is_mark = |sign: char| ";&|<>(){}[]`$\"'!=:,@%\n".contains(sign);
-        let has_marks = text
-            .contains(|sign: char| sign.is_whitespace() || is_mark(sign) || "\\".contains(sign));
+        let is_mark = |character: char| ";&|<>(){}[]`$\"'!=:,@%\n".contains(character);
+        let has_marks = text.contains(|character: char| {
+            character.is_whitespace() || is_mark(character) || "\\".contains(character)
+        });
         let unquoted = text.replace(['\'', '"', '\\'], "");
         let count = if unquoted == text { 1 } else { 2 };
         for text in [text, &unquoted].into_iter().take(count) {
@@ -787,8 +788,8 @@ fn matches(expression: &str, text: &str) -> bool {
 fn assignment(word: &str) -> Option<(&str, &str)> {
     let (name, value) = word.split_once('=')?;
     let name = name.strip_suffix('+').unwrap_or(name);
-    let is_name = |sign: char| sign.is_ascii_alphanumeric() || sign == '_';
-    let is_variable = !name.starts_with(|sign: char| sign.is_ascii_digit());
+    let is_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
+    let is_variable = !name.starts_with(|character: char| character.is_ascii_digit());
     (!name.is_empty() && is_variable && name.chars().all(is_name)).then_some((name, value))
 }
 
@@ -813,7 +814,7 @@ fn shell_argument(words: &[String]) -> ShellArgument {
             has_code |= word.starts_with('-') && word.contains('c');
             skipped += word
                 .chars()
-                .filter(|sign| matches!(sign, 'o' | 'O'))
+                .filter(|character| matches!(character, 'o' | 'O'))
                 .count();
             if word.contains('s') && !has_code {
                 return ShellArgument::None;

@@ -192,9 +192,9 @@ fn expected(schema: &Value, root: &Value) -> String {
     };
     let bound = |word: &str| schema.get(word).filter(|limit| limit.is_number());
     match (bound("minimum"), bound("maximum")) {
-        (Some(least), Some(most)) => format!("{types} from {least} to {most}"),
-        (Some(least), None) => format!("{types} of at least {least}"),
-        (None, Some(most)) => format!("{types} of at most {most}"),
+        (Some(minimum), Some(maximum)) => format!("{types} from {minimum} to {maximum}"),
+        (Some(minimum), None) => format!("{types} of at least {minimum}"),
+        (None, Some(maximum)) => format!("{types} of at most {maximum}"),
         (None, None) => types,
     }
 }

@@ -197,8 +197,8 @@ impl<'a> AnalyzedRequest<'a> {
     ) -> bool {
         let value = self.request.arguments.get(name);
         let is_path = |path: &Path| {
-            let lies = relative_to_root(self.workspace.root(), path);
-            pattern.matches(&lies)
+            let relative_path = relative_to_root(self.workspace.root(), path);
+            pattern.matches(&relative_path)
                 && real_location(path, self.workspace).is_some_and(|real| pattern.matches(&real))
         };
         let resource_access = self.request.resource_access;
@@ -429,7 +429,7 @@ fn has_options(program: &str, rest: &[String], pattern: &Pattern) -> bool {
                 None => option
                     .chars()
                     .skip(1)
-                    .any(|sign| sign == letter || (sign == 'R' && letter == 'r')),
+                    .any(|character| character == letter || (character == 'R' && letter == 'r')),
             })
     };
     let has = |option: &&str| match option.strip_prefix("--") {
@@ -599,11 +599,11 @@ fn plain_url(url: &str) -> Option<String> {
 /// True if the pattern matches any spelling of a path.
 pub(super) fn matches_any_spelling(path: &Path, pattern: &Pattern, workspace: &Workspace) -> bool {
     let root = workspace.root();
-    let lies = relative_to_root(root, path);
-    let absolute = slash_separated(&root.join(&lies));
+    let relative_path = relative_to_root(root, path);
+    let absolute = slash_separated(&root.join(&relative_path));
     let real = workspace.resolve(path).ok();
     pattern.matches_any_case(&path.to_string_lossy())
-        || pattern.matches_any_case(&lies)
+        || pattern.matches_any_case(&relative_path)
         || pattern.matches_any_case(&absolute)
         || real.is_some_and(|real| {
             pattern.matches_any_case(&relative_to_root(root, &real))
@@ -616,9 +616,9 @@ pub(super) fn matches_any_spelling(path: &Path, pattern: &Pattern, workspace: &W
 fn matches_named_path(path: &Path, pattern: &Pattern, workspace: &Workspace) -> bool {
     let root = workspace.root();
     let is = |path: &Path| {
-        let lies = relative_to_root(root, path);
-        let absolute = slash_separated(&root.join(&lies));
-        [lies, absolute].iter().any(|text| {
+        let relative_path = relative_to_root(root, path);
+        let absolute = slash_separated(&root.join(&relative_path));
+        [relative_path, absolute].iter().any(|text| {
             pattern.matches_any_case(text) || pattern.matches_any_case(&format!("{text}/{UNKNOWN}"))
         })
     };

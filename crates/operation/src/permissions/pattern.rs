@@ -101,7 +101,7 @@ impl Pattern {
         self.tokens
             .iter()
             .map_while(|token| match token {
-                Token::Char(sign) => Some(*sign),
+                Token::Char(character) => Some(*character),
                 _ => None,
             })
             .collect()
@@ -116,12 +116,12 @@ impl Pattern {
         if !text.contains(UNKNOWN) {
             return MatchResult::No;
         }
-        let signs: Vec<char> = if any_case {
+        let characters: Vec<char> = if any_case {
             text.to_lowercase().chars().collect()
         } else {
             text.chars().collect()
         };
-        if signs.len() <= MAX_TEXT_CHARS && !self.intersects(&signs, any_case) {
+        if characters.len() <= MAX_TEXT_CHARS && !self.intersects(&characters, any_case) {
             MatchResult::No
         } else {
             MatchResult::Maybe
@@ -130,23 +130,23 @@ impl Pattern {
 
     /// True if there is a text that both the pattern and the signs match: reachability in the product of
     /// the two automata.
-    fn intersects(&self, signs: &[char], any_case: bool) -> bool {
-        let columns = signs.len() + 1;
+    fn intersects(&self, characters: &[char], any_case: bool) -> bool {
+        let columns = characters.len() + 1;
         let mut seen = vec![false; (self.tokens.len() + 1) * columns];
         let mut open = vec![(0, 0)];
-        let is_equal = |sign: char, other: char| {
+        let is_equal = |character: char, other: char| {
             if any_case {
-                other.to_lowercase().eq([sign])
+                other.to_lowercase().eq([character])
             } else {
-                sign == other
+                character == other
             }
         };
         while let Some((row, column)) = open.pop() {
             if std::mem::replace(&mut seen[row * columns + column], true) {
                 continue;
             }
-            let (token, sign) = (self.tokens.get(row), signs.get(column).copied());
-            match (token, sign) {
+            let (token, character) = (self.tokens.get(row), characters.get(column).copied());
+            match (token, character) {
                 (None, None) => return true,
                 (Some(Token::Skip), _) => open.extend([(row + 1, column), (row + 3, column)]),
                 (_, Some(UNKNOWN)) => {
@@ -155,9 +155,9 @@ impl Pattern {
                 }
                 (Some(Token::Many), _) => {
                     open.push((row + 1, column));
-                    open.extend(sign.map(|_| (row, column + 1)));
+                    open.extend(character.map(|_| (row, column + 1)));
                 }
-                (Some(Token::Char(other)), Some(sign)) if is_equal(sign, *other) => {
+                (Some(Token::Char(other)), Some(character)) if is_equal(character, *other) => {
                     open.push((row + 1, column + 1));
                 }
                 (Some(Token::One), Some(_)) => open.push((row + 1, column + 1)),
@@ -199,18 +199,18 @@ fn tokens(text: &str) -> Vec<Token> {
     tokens
 }
 
-/// Converts a pattern to a regular expression. `sign` matches any character.
-fn regex_source(tokens: &[Token], sign: &str) -> String {
+/// Converts a pattern to a regular expression. `character` matches any character.
+fn regex_source(tokens: &[Token], character: &str) -> String {
     let mut regex_source = r"(?s)\A".to_owned();
     let mut tokens = tokens.iter();
     while let Some(token) = tokens.next() {
         match token {
             Token::Skip => {
                 tokens.nth(1);
-                regex_source.push_str(&format!("(?:{sign}*/)?"));
+                regex_source.push_str(&format!("(?:{character}*/)?"));
             }
-            Token::Many => regex_source.push_str(&format!("{sign}*")),
-            Token::One => regex_source.push_str(sign),
+            Token::Many => regex_source.push_str(&format!("{character}*")),
+            Token::One => regex_source.push_str(character),
             Token::Char(literal) => {
                 let mut buffer = [0; 4];
                 regex_source.push_str(&regex::escape(literal.encode_utf8(&mut buffer)));
@@ -224,11 +224,11 @@ fn regex_source(tokens: &[Token], sign: &str) -> String {
 /// Escapes a text, so that the pattern matches only this text.
 pub(super) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
-    for sign in text.chars() {
-        if matches!(sign, '*' | '?' | '\\' | ':') {
+    for character in text.chars() {
+        if matches!(character, '*' | '?' | '\\' | ':') {
             escaped.push('\\');
         }
-        escaped.push(sign);
+        escaped.push(character);
     }
     escaped
 }

@@ -87,24 +87,24 @@ fn split(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut start = 0;
     let mut is_escaped = false;
-    for (at, sign) in text.char_indices() {
-        if sign == ':' && !is_escaped {
+    for (at, character) in text.char_indices() {
+        if character == ':' && !is_escaped {
             parts.push(&text[start..at]);
             start = at + 1;
         }
-        is_escaped = sign == '\\' && !is_escaped;
+        is_escaped = character == '\\' && !is_escaped;
     }
     parts.push(&text[start..]);
     parts
 }
 
 fn is_tool(text: &str) -> bool {
-    let fits = |sign: char| sign.is_ascii_alphanumeric() || "_-*?".contains(sign);
+    let fits = |character: char| character.is_ascii_alphanumeric() || "_-*?".contains(character);
     !text.is_empty() && text.chars().all(fits)
 }
 
 fn is_argument(text: &str) -> bool {
-    let fits = |sign: char| sign.is_alphanumeric() || "_-.".contains(sign);
+    let fits = |character: char| character.is_alphanumeric() || "_-.".contains(character);
     !text.is_empty() && text.chars().all(fits)
 }
 
@@ -174,14 +174,14 @@ impl Rule {
     /// Matches the call widely (deny, ask). A rule with an argument does not match calls without it. `is_enforced`: see
     /// [`AnalyzedRequest::may_match`].
     pub(super) fn may_match(&self, call: &AnalyzedRequest<'_>, is_enforced: bool) -> MatchResult {
-        let mut least = MatchResult::from(self.applies_to(call.request.tool));
+        let mut minimum = MatchResult::from(self.applies_to(call.request.tool));
         for (name, pattern) in &self.arguments {
-            if least == MatchResult::No {
+            if minimum == MatchResult::No {
                 break;
             }
-            least = least.min(call.may_match(name, pattern, is_enforced));
+            minimum = minimum.min(call.may_match(name, pattern, is_enforced));
         }
-        least
+        minimum
     }
 
     /// Matches the call narrowly (allow). `others` returns true if some allow rule covers a command that

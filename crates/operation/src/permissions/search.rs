@@ -22,12 +22,12 @@ impl SearchFilter {
         if self.rules.is_empty() {
             return false;
         }
-        let (lies, absolute) = (
+        let (relative_path, absolute) = (
             relative_to_root(workspace.root(), path),
             path.to_string_lossy(),
         );
         let matches = |pattern: &Pattern| {
-            pattern.matches_any_case(&lies) || pattern.matches_any_case(&absolute)
+            pattern.matches_any_case(&relative_path) || pattern.matches_any_case(&absolute)
         };
         self.rules
             .iter()

@@ -182,17 +182,18 @@ fn purpose(name: &str, schema: &Value) -> Purpose {
 fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut was_lower = false;
-    for sign in name.chars() {
-        let begins = sign.is_uppercase() && was_lower;
-        was_lower = sign.is_lowercase() || sign.is_numeric();
-        if (begins || !sign.is_alphanumeric()) && words.last().is_some_and(|word| !word.is_empty())
+    for character in name.chars() {
+        let begins = character.is_uppercase() && was_lower;
+        was_lower = character.is_lowercase() || character.is_numeric();
+        if (begins || !character.is_alphanumeric())
+            && words.last().is_some_and(|word| !word.is_empty())
         {
             words.push(String::new());
         }
-        if sign.is_alphanumeric()
+        if character.is_alphanumeric()
             && let Some(word) = words.last_mut()
         {
-            word.extend(sign.to_lowercase());
+            word.extend(character.to_lowercase());
         }
     }
     words.retain(|word| !word.is_empty());

@@ -74,7 +74,7 @@ pub(super) struct ParsedLine {
 /// Parses a line.
 pub(super) fn parse(line: &str) -> ParsedLine {
     let mut parser = Parser {
-        signs: Vec::new(),
+        characters: Vec::new(),
         at: 0,
         depth: 0,
         current: SimpleCommand::default(),
@@ -101,7 +101,7 @@ pub(super) fn parse(line: &str) -> ParsedLine {
         if joins_words(line) {
             parser.unclear("a line end within a word");
         }
-        parser.signs = line.chars().collect();
+        parser.characters = line.chars().collect();
         parser.list(None);
         parser.read_documents();
     }
@@ -129,7 +129,7 @@ struct Pending {
 }
 
 struct Parser {
-    signs: Vec<char>,
+    characters: Vec<char>,
     at: usize,
     depth: usize,
     /// The command that is being read.
@@ -171,27 +171,27 @@ impl Parser {
     }
 
     fn peek_at(&self, ahead: usize) -> Option<char> {
-        self.signs.get(self.at + ahead).copied()
+        self.characters.get(self.at + ahead).copied()
     }
 
     /// Returns the number of characters up to the next one that fulfills a condition, or to the end.
     fn distance(&self, is_end: impl Fn(char) -> bool) -> usize {
-        let rest = &self.signs[self.at.min(self.signs.len())..];
-        let end = rest.iter().position(|sign| is_end(*sign));
+        let rest = &self.characters[self.at.min(self.characters.len())..];
+        let end = rest.iter().position(|character| is_end(*character));
         end.unwrap_or(rest.len())
     }
 
     fn take(&mut self, count: usize) -> String {
-        let end = (self.at + count).min(self.signs.len());
-        let text = self.signs[self.at.min(end)..end].iter().collect();
+        let end = (self.at + count).min(self.characters.len());
+        let text = self.characters[self.at.min(end)..end].iter().collect();
         self.at = end;
         text
     }
 
     /// The characters from a position to the current one.
     fn written(&self, start: usize) -> &[char] {
-        let end = self.at.min(self.signs.len());
-        &self.signs[start.min(end)..end]
+        let end = self.at.min(self.characters.len());
+        &self.characters[start.min(end)..end]
     }
 
     /// Parses commands up to and including `until`, or to the end.
@@ -199,7 +199,7 @@ impl Parser {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             self.unclear("it is nested too deeply");
-            self.at = self.signs.len();
+            self.at = self.characters.len();
         }
         let outer = std::mem::take(&mut self.current);
         let documents = self.pending.len();
@@ -212,7 +212,7 @@ impl Parser {
                 None => break,
                 Some(' ' | '\t' | '\r') => self.at += 1,
                 Some('\\') if self.peek_at(1) == Some('\n') => self.at += 2,
-                Some('#') => self.at += self.distance(|sign| sign == '\n'),
+                Some('#') => self.at += self.distance(|character| character == '\n'),
                 Some('\n') => {
                     self.finish();
                     self.at += 1;
@@ -223,11 +223,11 @@ impl Parser {
                     self.at += 1;
                 }
                 Some('&') if self.peek_at(1) == Some('>') => self.ambiguous_redirect(),
-                Some(sign @ ('&' | '|')) => {
+                Some(character @ ('&' | '|')) => {
                     self.finish();
-                    let is_double = self.peek_at(1) == Some(sign);
+                    let is_double = self.peek_at(1) == Some(character);
                     self.at += 1 + usize::from(is_double);
-                    match (sign, is_double) {
+                    match (character, is_double) {
                         (_, true) => {}
                         ('&', false) => self.not_plain("a command in the background"),
                         _ => {
@@ -313,7 +313,8 @@ impl Parser {
 
     /// Returns the value of a variable as a part of a word; `UNKNOWN` if it is not known, or may be several words.
     fn value(&self, name: &str, is_quoted: bool) -> String {
-        let is_plain = |sign: char| sign.is_alphanumeric() || "_-./+@%:,".contains(sign);
+        let is_plain =
+            |character: char| character.is_alphanumeric() || "_-./+@%:,".contains(character);
         let value = self.values.get(name).filter(|_| !self.is_compound);
         let is_one_word =
             |value: &&String| !self.may_split && !value.is_empty() && value.chars().all(is_plain);
@@ -334,8 +335,12 @@ impl Parser {
             self.unclear("arguments after `&>`, which shells read differently");
         }
         // The name must not be quoted.
-        let name = self.written(start).iter().take_while(|sign| **sign != '=');
-        let is_name = |sign: &char| sign.is_ascii_alphanumeric() || matches!(sign, '_' | '+');
+        let name = self
+            .written(start)
+            .iter()
+            .take_while(|character| **character != '=');
+        let is_name =
+            |character: &char| character.is_ascii_alphanumeric() || matches!(character, '_' | '+');
         let is_assignment = self.written(start).contains(&'=') && name.clone().all(is_name);
         self.assignments += usize::from(is_assignment);
         self.current.words.push(word);
@@ -343,10 +348,12 @@ impl Parser {
 
     /// Skips `(…))` of an arithmetic expression of numbers. Returns false and consumes nothing if it is another one.
     fn arithmetic(&mut self) -> bool {
-        let is_number = |sign: char| sign.is_ascii_digit() || " \t+-*/%<>=!&|^~?:,".contains(sign);
+        let is_number = |character: char| {
+            character.is_ascii_digit() || " \t+-*/%<>=!&|^~?:,".contains(character)
+        };
         let start = self.at;
         self.at += 1;
-        self.at += self.distance(|sign| !is_number(sign));
+        self.at += self.distance(|character| !is_number(character));
         if self.peek() == Some(')') && self.peek_at(1) == Some(')') {
             self.at += 2;
             return true;
@@ -385,7 +392,7 @@ impl Parser {
         };
         let is_descriptor = |text: &str| {
             let digits = text.trim_end_matches('-');
-            digits.chars().all(|sign| sign.is_ascii_digit())
+            digits.chars().all(|character| character.is_ascii_digit())
         };
         if is_input {
             self.reads_input = true;
@@ -398,7 +405,7 @@ impl Parser {
 
     /// Parses the word after an operator.
     fn operand(&mut self) -> Option<String> {
-        self.at += self.distance(|sign| sign != ' ' && sign != '\t');
+        self.at += self.distance(|character| character != ' ' && character != '\t');
         let start = self.at;
         let word = self.word();
         (self.at > start).then_some(word)
@@ -419,7 +426,7 @@ impl Parser {
         self.not_plain("a here-document");
         let strips_tabs = self.peek() == Some('-');
         self.at += usize::from(strips_tabs);
-        self.at += self.distance(|sign| sign != ' ' && sign != '\t');
+        self.at += self.distance(|character| character != ' ' && character != '\t');
         let start = self.at;
         let word = self.word();
         let written: String = self.written(start).iter().collect();
@@ -441,11 +448,11 @@ impl Parser {
         for pending in std::mem::take(&mut self.pending) {
             let mut body = String::new();
             loop {
-                if self.at >= self.signs.len() {
+                if self.at >= self.characters.len() {
                     self.unclear("a here-document is not closed");
                     break;
                 }
-                let line = self.take(self.distance(|sign| sign == '\n'));
+                let line = self.take(self.distance(|character| character == '\n'));
                 self.at += 1;
                 let text = if pending.strips_tabs {
                     line.trim_start_matches('\t')
@@ -471,8 +478,8 @@ impl Parser {
         let mut text = String::new();
         let (mut has_brace, mut is_opaque) = (false, false);
         let start = self.at;
-        while let Some(sign) = self.peek() {
-            match sign {
+        while let Some(character) = self.peek() {
+            match character {
                 ' ' | '\t' | '\r' | '\n' | ';' | '&' | '|' | '(' | ')' => break,
                 '<' | '>' if self.peek_at(1) == Some('(') => {
                     self.is_compound = true;
@@ -497,7 +504,7 @@ impl Parser {
                     text.push(UNKNOWN);
                 }
                 '[' if self.at == start && self.is_test() => {
-                    text = self.take(self.distance(|sign| sign != '['));
+                    text = self.take(self.distance(|character| character != '['));
                 }
                 '[' => {
                     self.current.has_pattern = true;
@@ -505,14 +512,15 @@ impl Parser {
                     text.push(UNKNOWN);
                 }
                 '~' if text.is_empty() || text.ends_with(['=', ':']) => {
-                    let is_name = |sign: char| sign.is_alphanumeric() || "_-+~".contains(sign);
-                    self.at += self.distance(|sign| !is_name(sign));
+                    let is_name =
+                        |character: char| character.is_alphanumeric() || "_-+~".contains(character);
+                    self.at += self.distance(|character| !is_name(character));
                     text.push(UNKNOWN);
                 }
-                sign => {
-                    has_brace |= sign == '{';
+                character => {
+                    has_brace |= character == '{';
                     self.at += 1;
-                    text.push(sign);
+                    text.push(character);
                 }
             }
         }
@@ -537,7 +545,7 @@ impl Parser {
         self.at += 1;
         self.at += usize::from(matches!(self.peek(), Some('!' | '^')));
         self.at += usize::from(self.peek() == Some(']'));
-        self.at += self.distance(|sign| "] \t\n;&|<>()'\"$`\\[".contains(sign));
+        self.at += self.distance(|character| "] \t\n;&|<>()'\"$`\\[".contains(character));
         let is_closed = self.peek() == Some(']');
         self.at = if is_closed { self.at } else { start };
         self.at += 1;
@@ -546,23 +554,23 @@ impl Parser {
 
     fn single_quotes(&mut self, text: &mut String) {
         self.at += 1;
-        let inner = self.take(self.distance(|sign| sign == '\''));
+        let inner = self.take(self.distance(|character| character == '\''));
         text.push_str(&inner);
         self.close('\'');
     }
 
     /// Consumes a closing quote or brace.
-    fn close(&mut self, sign: char) {
+    fn close(&mut self, character: char) {
         match self.peek() {
-            Some(next) if next == sign => self.at += 1,
+            Some(next) if next == character => self.at += 1,
             _ => self.unclear("a quote or a brace is not closed"),
         }
     }
 
     fn double_quotes(&mut self, text: &mut String) {
         self.at += 1;
-        while let Some(sign) = self.peek().filter(|sign| *sign != '"') {
-            match sign {
+        while let Some(character) = self.peek().filter(|character| *character != '"') {
+            match character {
                 '\\' => {
                     self.at += 1;
                     match self.peek() {
@@ -573,9 +581,9 @@ impl Parser {
                 }
                 '$' => self.dollar(text, true),
                 '`' => self.backticks(text),
-                sign => {
+                character => {
                     self.at += 1;
-                    text.push(sign);
+                    text.push(character);
                 }
             }
         }
@@ -585,7 +593,7 @@ impl Parser {
     /// Parses `$…`; `is_quoted` within double quotes.
     fn dollar(&mut self, text: &mut String, is_quoted: bool) {
         self.at += 1;
-        let is_name = |sign: char| sign.is_ascii_alphanumeric() || sign == '_';
+        let is_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
         match self.peek() {
             Some('(') => {
                 self.is_compound = true;
@@ -598,12 +606,12 @@ impl Parser {
             }
             Some('{') => {
                 self.not_plain("a variable");
-                let inner = self.take(self.distance(|sign| sign == '}'));
+                let inner = self.take(self.distance(|character| character == '}'));
                 self.close('}');
                 // The value may be another one, set one, or be expanded as a prompt.
                 if !inner
                     .chars()
-                    .all(|sign| is_name(sign) || ":-+#%./".contains(sign))
+                    .all(|character| is_name(character) || ":-+#%./".contains(character))
                 {
                     self.unclear("an expansion of a variable");
                 }
@@ -617,8 +625,10 @@ impl Parser {
             Some('\'') if !is_quoted => {
                 self.at += 1;
                 let mut count = 0;
-                while let Some(sign) = self.peek_at(count).filter(|sign| *sign != '\'') {
-                    count += if sign == '\\' { 2 } else { 1 };
+                while let Some(character) =
+                    self.peek_at(count).filter(|character| *character != '\'')
+                {
+                    count += if character == '\\' { 2 } else { 1 };
                 }
                 let inner = self.take(count);
                 if inner.contains('\\') {
@@ -631,10 +641,10 @@ impl Parser {
                 self.close('\'');
             }
             Some('"') if !is_quoted => self.double_quotes(text),
-            Some(sign) if is_name(sign) || "@*#?-!$".contains(sign) => {
+            Some(character) if is_name(character) || "@*#?-!$".contains(character) => {
                 self.not_plain("a variable");
-                let length = if is_name(sign) && !sign.is_ascii_digit() {
-                    self.distance(|sign| !is_name(sign))
+                let length = if is_name(character) && !character.is_ascii_digit() {
+                    self.distance(|character| !is_name(character))
                 } else {
                     1
                 };
@@ -650,22 +660,22 @@ impl Parser {
         self.not_plain("a substitution");
         self.at += 1;
         let mut inner = String::new();
-        while let Some(sign) = self.peek().filter(|sign| *sign != '`') {
+        while let Some(character) = self.peek().filter(|character| *character != '`') {
             self.at += 1;
-            match (sign, self.peek()) {
+            match (character, self.peek()) {
                 ('\\', Some(escaped @ ('`' | '\\' | '$'))) => {
                     inner.push(escaped);
                     self.at += 1;
                 }
-                _ => inner.push(sign),
+                _ => inner.push(character),
             }
         }
         self.close('`');
         text.push(UNKNOWN);
         // The same parser reads it in place of the rest.
-        let outer = std::mem::replace(&mut self.signs, inner.chars().collect());
+        let outer = std::mem::replace(&mut self.characters, inner.chars().collect());
         let at = std::mem::replace(&mut self.at, 0);
         self.list(None);
-        (self.signs, self.at) = (outer, at);
+        (self.characters, self.at) = (outer, at);
     }
 }

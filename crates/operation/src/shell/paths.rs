@@ -117,9 +117,9 @@ impl CommandPaths {
         if !analyzed.is_understood {
             names_in_code(word, &mut self.words);
         }
-        let signs = ['*', '?', '[', '{'];
-        if analyzed.expands && word.contains(signs) {
-            let start = word.split(signs).next().unwrap_or_default();
+        let characters = ['*', '?', '[', '{'];
+        if analyzed.expands && word.contains(characters) {
+            let start = word.split(characters).next().unwrap_or_default();
             self.words.push(format!("{start}{UNKNOWN}"));
         }
         // Programs decode URLs.
@@ -326,7 +326,7 @@ fn parts(word: &str, found: &mut Vec<String>) {
             add(&word[at..]);
         }
     }
-    let is_mark = |sign: char| "=:@,; ".contains(sign);
+    let is_mark = |character: char| "=:@,; ".contains(character);
     let marks: Vec<usize> = word
         .match_indices(is_mark)
         .map(|(at, _)| at)
@@ -346,12 +346,13 @@ fn parts(word: &str, found: &mut Vec<String>) {
 
 /// Adds the names in a word that may be code.
 fn names_in_code(word: &str, found: &mut Vec<String>) {
-    let is_name =
-        |sign: char| sign.is_alphanumeric() || "._-~/+@".contains(sign) || sign == UNKNOWN;
+    let is_name = |character: char| {
+        character.is_alphanumeric() || "._-~/+@".contains(character) || character == UNKNOWN
+    };
     if word.chars().all(is_name) {
         return;
     }
-    let names = word.split(|sign: char| !is_name(sign));
+    let names = word.split(|character: char| !is_name(character));
     found.extend(names.filter(|name| !name.is_empty()).map(str::to_owned));
 }
 

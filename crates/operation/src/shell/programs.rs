@@ -109,7 +109,8 @@ pub(super) fn find(
 ) -> Result<(&'static Program, usize), Option<&'static Program>> {
     let name = base_name(&words[0]);
     // A version belongs to the name of an interpreter only.
-    let plain = name.trim_end_matches(|sign: char| sign.is_ascii_digit() || sign == '.');
+    let plain =
+        name.trim_end_matches(|character: char| character.is_ascii_digit() || character == '.');
     let has_version = |rows: &&Vec<(Vec<&str>, Program)>| {
         rows.iter()
             .any(|(_, row)| matches!(row.kind, Kind::Interpreter | Kind::Shell))
@@ -206,7 +207,13 @@ impl Program {
         list.split_whitespace().any(|known| {
             let plain = known.trim_start_matches('-');
             match plain.chars().count() {
-                1 => !is_long && word.chars().skip(1).any(|sign| plain.starts_with(sign)),
+                1 => {
+                    !is_long
+                        && word
+                            .chars()
+                            .skip(1)
+                            .any(|character| plain.starts_with(character))
+                }
                 _ => bare == plain || (is_long && !bare.is_empty() && plain.starts_with(bare)),
             }
         })

@@ -23,7 +23,7 @@ fn may_write_protected(written: &WrittenPaths, root: &Path, own: &[PathBuf]) -> 
                     .iter()
                     .map(|path| path.to_string_lossy().to_lowercase());
                 let file = found.path.file_name().unwrap_or_default().to_string_lossy();
-                let is_named = file.chars().any(|sign| sign != UNKNOWN)
+                let is_named = file.chars().any(|character| character != UNKNOWN)
                     && may_be(&file, &own.file_name().unwrap().to_string_lossy());
                 paths.any(|path| Path::new(&path).starts_with(own.to_string_lossy().to_lowercase()))
                     || (is_named && (written.is_moved || file.contains(UNKNOWN)))

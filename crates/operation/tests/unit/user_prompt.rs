@@ -99,7 +99,7 @@ fn questions_without_properties_have_one_field() {
         let fields = AnswerField::from_schema(schema.as_ref()).unwrap();
         let found: Vec<_> = fields
             .iter()
-            .map(|it| (it.name.as_str(), &it.kind))
+            .map(|field| (field.name.as_str(), &field.kind))
             .collect();
         assert_eq!(found, [(name, &kind)], "{schema:?}");
     }

@@ -32,9 +32,15 @@ fn double_star_slash_matches_directories_or_nothing() {
 fn wildcard_does_not_match_shell_syntax() {
     let permits = |pattern: &str, line: &str| Pattern::new(pattern).unwrap().permits_line(line);
     assert!(permits("git *", "git log --oneline -- 'a b' \"c\" ~ # x"));
-    for sign in SHELL_SYNTAX {
-        assert!(!permits("git *", &format!("git log {sign} x")), "{sign:?}");
-        assert!(!permits("git ?", &format!("git {sign}")), "{sign:?}");
+    for character in SHELL_SYNTAX {
+        assert!(
+            !permits("git *", &format!("git log {character} x")),
+            "{character:?}"
+        );
+        assert!(
+            !permits("git ?", &format!("git {character}")),
+            "{character:?}"
+        );
     }
     assert!(permits("git log | head *", "git log | head -5"));
     assert!(!permits("git log | head *", "git log | head -5 | sh"));
