@@ -61,7 +61,10 @@ fn describe_header(status: u16, header: &str) -> String {
 
 /// Returns the beginning of a text of the server, without control characters.
 fn shown(text: &str) -> String {
-    let text: String = text.chars().filter(|sign| !sign.is_control()).collect();
+    let text: String = text
+        .chars()
+        .filter(|character| !character.is_control())
+        .collect();
     head(text.trim(), MAX_SHOWN_CHARS).to_owned()
 }
 
@@ -83,12 +86,14 @@ impl Challenge {
         let mut challenge = Self::default();
         let mut rest = header;
         loop {
-            rest =
-                rest.trim_start_matches(|sign: char| sign.is_whitespace() || ",=\"".contains(sign));
+            rest = rest.trim_start_matches(|character: char| {
+                character.is_whitespace() || ",=\"".contains(character)
+            });
             if rest.is_empty() {
                 return challenge;
             }
-            let end = rest.find(|sign: char| sign.is_whitespace() || ",=\"".contains(sign));
+            let end = rest
+                .find(|character: char| character.is_whitespace() || ",=\"".contains(character));
             let (word, after) = rest.split_at(end.unwrap_or(rest.len()));
             let Some(value) = after.trim_start().strip_prefix('=') else {
                 challenge.schemes.push(word.to_owned());
@@ -99,7 +104,8 @@ impl Challenge {
             let (value, after) = match value.strip_prefix('"') {
                 Some(quoted) => unquoted(quoted),
                 None => {
-                    let end = value.find(|sign: char| sign.is_whitespace() || sign == ',');
+                    let end =
+                        value.find(|character: char| character.is_whitespace() || character == ',');
                     let (value, after) = value.split_at(end.unwrap_or(value.len()));
                     (value.to_owned(), after)
                 }
@@ -115,12 +121,12 @@ impl Challenge {
 /// Reads a quoted text after its opening quote; returns what follows, too.
 fn unquoted(quoted: &str) -> (String, &str) {
     let mut text = String::new();
-    let mut signs = quoted.char_indices();
-    while let Some((at, sign)) = signs.next() {
-        match sign {
+    let mut characters = quoted.char_indices();
+    while let Some((at, character)) = characters.next() {
+        match character {
             '"' => return (text, &quoted[at + 1..]),
-            '\\' => text.extend(signs.next().map(|(_, escaped)| escaped)),
-            _ => text.push(sign),
+            '\\' => text.extend(characters.next().map(|(_, escaped)| escaped)),
+            _ => text.push(character),
         }
     }
     (text, "")

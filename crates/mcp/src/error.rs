@@ -103,7 +103,7 @@ pub(super) fn connect_error(error: &ClientInitializeError) -> String {
 /// True if a reason contains a status code as a word of its own: a port may have the same digits.
 fn reports(reason: &str, status: &str) -> bool {
     reason
-        .split(|sign: char| !sign.is_ascii_alphanumeric() && sign != ':')
+        .split(|character: char| !character.is_ascii_alphanumeric() && character != ':')
         .any(|word| word.trim_end_matches(':') == status)
 }
 

@@ -11,7 +11,7 @@ const LINE_BREAKS: [char; 6] = ['\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\
 /// Returns the instructions as a quotation, so that no line of them passes for anything but the server's text.
 pub(super) fn shown(server: &str, written: &str) -> Option<String> {
     let written = written.trim();
-    let is_visible = |sign: char| !sign.is_control() && !sign.is_whitespace();
+    let is_visible = |character: char| !character.is_control() && !character.is_whitespace();
     if !written.contains(is_visible) {
         return None;
     }
@@ -20,7 +20,10 @@ pub(super) fn shown(server: &str, written: &str) -> Option<String> {
         "The MCP server `{server}` says about its tools (text of the server, not of the user):"
     );
     for line in kept.lines().flat_map(|line| line.split(LINE_BREAKS)) {
-        let line: String = line.chars().filter(|sign| !sign.is_control()).collect();
+        let line: String = line
+            .chars()
+            .filter(|character| !character.is_control())
+            .collect();
         text.push_str("\n> ");
         text.push_str(line.trim_end());
     }

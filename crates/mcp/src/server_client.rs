@@ -154,10 +154,10 @@ impl ServerClient {
     ) -> Result<ServerResult, McpError> {
         let connection = self.connection().await?;
         let limit = self.settings.timeout;
-        let most = self.settings.max_timeout.max(limit);
+        let maximum = self.settings.max_timeout.max(limit);
         let options = PeerRequestOptions::with_timeout(limit)
             .reset_timeout_on_progress()
-            .with_max_total_timeout(most);
+            .with_max_total_timeout(maximum);
         let peer = connection.peer();
         let answered = async {
             let asked = peer.send_cancellable_request(request, options).await?;

@@ -118,7 +118,9 @@ fn normalized(uri: &str) -> String {
 
 /// Returns a URI and those above it, up to the first `/`, `?` or `#`: they may contain it.
 fn levels(uri: &str) -> Vec<&str> {
-    let above = uri.char_indices().filter(|(_, sign)| "/?#".contains(*sign));
+    let above = uri
+        .char_indices()
+        .filter(|(_, character)| "/?#".contains(*character));
     let mut levels: Vec<&str> = above
         .map(|(end, _)| uri[..end].trim_end_matches('/'))
         .collect();

@@ -91,9 +91,9 @@ fn expression(
         }
         let value = match variable.prefix {
             None => value,
-            Some(most) => value
+            Some(maximum) => value
                 .char_indices()
-                .nth(most)
+                .nth(maximum)
                 .map_or(value, |(end, _)| &value[..end]),
         };
         encode(value, operator.reserved, address);
@@ -149,9 +149,9 @@ fn variable(text: &str) -> Variable<'_> {
     // For a single string, the explode modifier has no effect.
     let text = text.trim().trim_end_matches('*');
     match text.split_once(':') {
-        Some((name, most)) => Variable {
+        Some((name, maximum)) => Variable {
             name,
-            prefix: most.parse().ok(),
+            prefix: maximum.parse().ok(),
         },
         None => Variable {
             name: text,

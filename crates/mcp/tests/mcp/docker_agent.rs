@@ -124,7 +124,9 @@ fn tools_of_the_file_do_not_take_names_of_other_tools() {
     ] {
         let script = format!("- {{type: script, shell: {{'{name}': {{cmd: x}}}}}}");
         let told = found(&script);
-        let is_refused = told.iter().any(|it| it.contains("cannot be called"));
+        let is_refused = told
+            .iter()
+            .any(|message| message.contains("cannot be called"));
         assert!(is_refused, "{name}: {told:?}");
     }
     let bad = [
