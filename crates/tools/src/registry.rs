@@ -142,14 +142,20 @@ pub fn is_valid_name(name: &str) -> bool {
     (1..=MAX_NAME_BYTES).contains(&name.len()) && name.chars().all(is_name_character)
 }
 
-fn is_name_character(sign: char) -> bool {
-    sign.is_ascii_alphanumeric() || sign == '_' || sign == '-'
+fn is_name_character(character: char) -> bool {
+    character.is_ascii_alphanumeric() || character == '_' || character == '-'
 }
 
 /// Replaces characters that providers refuse in names of tools by `_`.
 #[must_use]
 pub fn sanitize_name(name: &str) -> String {
-    let sanitize = |sign| if is_name_character(sign) { sign } else { '_' };
+    let sanitize = |character| {
+        if is_name_character(character) {
+            character
+        } else {
+            '_'
+        }
+    };
     name.chars().map(sanitize).collect()
 }
 

@@ -458,8 +458,8 @@ impl TypedTool for WebFetch {
                 "the address holds a secret of this run, which must not leave it: leave it out",
             );
         }
-        let max_chars = typed.max_chars.map_or(self.settings.max_chars, |most| {
-            usize::try_from(most.clamp(1, MAX_CHARS)).unwrap_or(usize::MAX)
+        let max_chars = typed.max_chars.map_or(self.settings.max_chars, |maximum| {
+            usize::try_from(maximum.clamp(1, MAX_CHARS)).unwrap_or(usize::MAX)
         });
         match self.fetch(&url, original, context).await {
             Ok(fetched) => {

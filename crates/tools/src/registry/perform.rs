@@ -95,8 +95,12 @@ pub(crate) fn lifetime(tool: &dyn Tool) -> Option<Duration> {
 }
 
 /// The expiry of a result that was produced now: by the lifetime that the result states, at most `most`.
-pub(crate) fn expires(output: &ToolOutput, most: Option<Duration>, now: Millis) -> Option<Millis> {
-    let lifetime = [output.lifetime, most].into_iter().flatten().min()?;
+pub(crate) fn expires(
+    output: &ToolOutput,
+    maximum: Option<Duration>,
+    now: Millis,
+) -> Option<Millis> {
+    let lifetime = [output.lifetime, maximum].into_iter().flatten().min()?;
     let millis = Millis::try_from(lifetime.as_millis()).unwrap_or(Millis::MAX);
     Some(now.saturating_add(millis))
 }

@@ -249,7 +249,7 @@ async fn read_only_calls_run_concurrently_and_answer_in_order() {
 /// Tools that count how many run at the same time.
 struct ConcurrencyCounter {
     running: AtomicUsize,
-    most: AtomicUsize,
+    maximum: AtomicUsize,
     /// Calls that ran beside a call that must run alone.
     violations: AtomicUsize,
 }
@@ -257,7 +257,7 @@ struct ConcurrencyCounter {
 fn concurrency_counter() -> (Arc<ConcurrencyCounter>, Vec<Arc<dyn Tool>>) {
     let concurrency_counter = Arc::new(ConcurrencyCounter {
         running: AtomicUsize::new(0),
-        most: AtomicUsize::new(0),
+        maximum: AtomicUsize::new(0),
         violations: AtomicUsize::new(0),
     });
     let tool = |name: &str, read_only: bool, exclusive: bool| {
@@ -272,7 +272,7 @@ fn concurrency_counter() -> (Arc<ConcurrencyCounter>, Vec<Arc<dyn Tool>>) {
             let concurrency_counter = Arc::clone(&concurrency_counter);
             async move {
                 let now = concurrency_counter.running.fetch_add(1, Ordering::SeqCst) + 1;
-                concurrency_counter.most.fetch_max(now, Ordering::SeqCst);
+                concurrency_counter.maximum.fetch_max(now, Ordering::SeqCst);
                 for _ in 0..5 {
                     tokio::task::yield_now().await;
                     if alone && concurrency_counter.running.load(Ordering::SeqCst) > 1 {
@@ -302,7 +302,7 @@ async fn at_most_eight_calls_run_concurrently() {
     let calls = prepared(&tool_fixture.registry, &calls);
     let answers = soon(tool_fixture.registry.run(calls, &tool_fixture.batch())).await;
     assert_eq!(answers.len(), 40);
-    assert_eq!(concurrency_counter.most.load(Ordering::SeqCst), 8);
+    assert_eq!(concurrency_counter.maximum.load(Ordering::SeqCst), 8);
 }
 
 proptest! {
@@ -342,7 +342,7 @@ proptest! {
             .max()
             .unwrap_or(0);
         let alone = usize::from(kinds.iter().any(|kind| *kind < 3));
-        prop_assert_eq!(concurrency_counter.most.load(Ordering::SeqCst), longest.min(8).max(alone));
+        prop_assert_eq!(concurrency_counter.maximum.load(Ordering::SeqCst), longest.min(8).max(alone));
     }
 }
 

@@ -89,7 +89,11 @@ struct Answering(UserAnswer, Mutex<Vec<String>>);
 #[async_trait]
 impl UserPrompter for Answering {
     async fn ask(&self, question: &UserQuestion<'_>) -> UserAnswer {
-        let fields: Vec<&str> = question.fields.iter().map(|it| it.name.as_str()).collect();
+        let fields: Vec<&str> = question
+            .fields
+            .iter()
+            .map(|field| field.name.as_str())
+            .collect();
         self.1.lock().unwrap().push(format!(
             "{:?} {} {}",
             question.title,

@@ -173,7 +173,7 @@ impl Pattern {
     /// True if anything below a directory can match.
     fn may_match_below(&self, directory: &Path) -> bool {
         let depth = directory.components().count();
-        if self.depth.is_some_and(|most| depth >= most) {
+        if self.depth.is_some_and(|maximum| depth >= maximum) {
             return false;
         }
         directory

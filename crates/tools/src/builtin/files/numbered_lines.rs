@@ -58,8 +58,8 @@ impl NumberedLines {
             let number = numbered_lines.total + 1;
             let wanted = !full && number >= range.offset && number - range.offset < range.limit;
             // Longer than any line that is shown, in UTF-8's longest encoding.
-            let most = if wanted { MAX_LINE_CHARS * 4 + 4 } else { 0 };
-            let Some(length) = read_line(reader, &mut bytes, most)? else {
+            let maximum = if wanted { MAX_LINE_CHARS * 4 + 4 } else { 0 };
+            let Some(length) = read_line(reader, &mut bytes, maximum)? else {
                 return Ok(numbered_lines);
             };
             numbered_lines.total = number;
@@ -147,7 +147,7 @@ struct LineLength {
 fn read_line(
     reader: &mut impl BufRead,
     bytes: &mut Vec<u8>,
-    most: usize,
+    maximum: usize,
 ) -> io::Result<Option<LineLength>> {
     bytes.clear();
     let mut length = 0;
@@ -159,7 +159,7 @@ fn read_line(
         }
         let end = memchr(b'\n', buffer);
         let part = &buffer[..end.unwrap_or(buffer.len())];
-        bytes.extend_from_slice(&part[..part.len().min(most.saturating_sub(bytes.len()))]);
+        bytes.extend_from_slice(&part[..part.len().min(maximum.saturating_sub(bytes.len()))]);
         length += part.len();
         last = part.last().copied().or(last);
         let ended = end.is_some() || buffer.is_empty();

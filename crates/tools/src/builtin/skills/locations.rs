@@ -262,7 +262,7 @@ impl Skill {
     /// witnesses the listings.
     pub(super) fn files(
         &self,
-        most: usize,
+        maximum: usize,
         witness: &Witness,
     ) -> Result<(Vec<String>, bool), String> {
         let fault = |error: io::Error| format!("{}: {error}", self.resolved.requested.display());
@@ -292,8 +292,8 @@ impl Skill {
                     EntryKind::File => found.push(path),
                     EntryKind::Special => {}
                 }
-                if found.len() > most {
-                    found.truncate(most);
+                if found.len() > maximum {
+                    found.truncate(maximum);
                     found.sort();
                     return Ok((found, false));
                 }

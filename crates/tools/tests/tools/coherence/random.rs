@@ -33,7 +33,7 @@ impl Random {
 
     /// Early ones far more often than late ones.
     pub(super) fn favour<'a, T>(&mut self, among: &'a [T]) -> &'a T {
-        let most = self.below(among.len()) + 1;
-        &among[self.below(most)]
+        let maximum = self.below(among.len()) + 1;
+        &among[self.below(maximum)]
     }
 }

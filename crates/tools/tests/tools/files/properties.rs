@@ -45,8 +45,8 @@ fn hunk(old: &[String], new: &[String], context: usize) -> String {
     let shared =
         |a: &mut dyn Iterator<Item = (&String, &String)>| a.take_while(|(a, b)| a == b).count();
     let before = shared(&mut old.iter().zip(new));
-    let most = old.len().min(new.len()) - before;
-    let after = shared(&mut old.iter().rev().zip(new.iter().rev())).min(most);
+    let maximum = old.len().min(new.len()) - before;
+    let after = shared(&mut old.iter().rev().zip(new.iter().rev())).min(maximum);
     let mut text = String::from("@@\n");
     let mut put = |mark: char, lines: &[String]| {
         for line in lines {
