@@ -18,7 +18,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = std::ffi::OsString>) -> ! {
             command.arg("-p").arg(profile(&policy)).args(program);
             command.exec().to_string()
         }
-        Err(error) => error,
+        Err(error) => error.to_string(),
     };
     // Nothing else can be done.
     let _ = writeln!(

@@ -102,6 +102,24 @@ impl Absent {
     }
 }
 
+/// The argument of the helper that is wrong.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ArgumentError {
+    /// The value of an option is missing, or is no absolute path.
+    #[error("{0:?} has no absolute path")]
+    NoPath(OsString),
+    /// There is no such option.
+    #[error("{0:?} is no option")]
+    Unknown(OsString),
+    /// The end of the options is missing.
+    #[error("there is no `--`")]
+    NoEnd,
+    /// The program is missing.
+    #[cfg(target_os = "linux")]
+    #[error("there is no program")]
+    NoProgram,
+}
+
 impl Policy {
     /// Returns the command that runs a program in the sandbox; arguments, environment and working directory can be
     /// added to it as to that of the program. `helper` is an executable whose `main` calls
@@ -149,7 +167,7 @@ impl Policy {
     /// The argument that is wrong.
     pub(crate) fn parse(
         mut arguments: impl Iterator<Item = OsString>,
-    ) -> Result<(Self, Vec<OsString>), String> {
+    ) -> Result<(Self, Vec<OsString>), ArgumentError> {
         let mut policy = Self::default();
         while let Some(argument) = arguments.next() {
             let name = argument.to_str().unwrap_or_default();
@@ -161,7 +179,7 @@ impl Policy {
                 _ => {
                     let path = arguments.next().map(PathBuf::from);
                     let path = path.filter(|path| path.is_absolute());
-                    let path = path.ok_or_else(|| format!("{argument:?} has no absolute path"))?;
+                    let path = path.ok_or_else(|| ArgumentError::NoPath(argument.clone()))?;
                     let read_only = |absent| ReadOnly {
                         path: path.clone(),
                         absent,
@@ -178,11 +196,11 @@ impl Policy {
                         }
                         READ_ONLY_DIRECTORY => policy.read_only.push(read_only(Absent::Directory)),
                         READ_ONLY_POINTER => policy.read_only.push(read_only(Absent::GitPointer)),
-                        _ => return Err(format!("{argument:?} is no option")),
+                        _ => return Err(ArgumentError::Unknown(argument)),
                     }
                 }
             }
         }
-        Err("there is no `--`".to_owned())
+        Err(ArgumentError::NoEnd)
     }
 }

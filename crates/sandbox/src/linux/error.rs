@@ -5,12 +5,14 @@ use std::path::Path;
 
 use rustix::io::Errno;
 
+use crate::policy::ArgumentError;
+
 /// The reason why a sandbox cannot be made. The program did not run.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     /// The helper was started with wrong arguments.
     #[error("the helper of the sandbox was called incorrectly: {0}")]
-    Arguments(String),
+    Arguments(#[from] ArgumentError),
     /// The system refused a step.
     #[error("the sandbox cannot be made: {step}: {error}")]
     Refused { step: String, error: std::io::Error },

@@ -24,6 +24,7 @@ use super::error::{Error, Step as _};
 use super::placeholders::Placeholders;
 use super::report::{Ended, Report};
 use super::{CANNOT_RUN, proxy, syscalls, system, view};
+use crate::policy::ArgumentError;
 use crate::{Network, Policy};
 
 /// Runs the program for a user and group, reports its end, and returns when everything that it started has ended.
@@ -109,9 +110,7 @@ fn keep_user((user, group): (u32, u32)) -> Result<(), Error> {
 
 /// Starts the program.
 fn start(program: &[OsString], has_proxy: bool) -> Result<Option<Pid>, Error> {
-    let (program, arguments) = program
-        .split_first()
-        .ok_or_else(|| Error::Arguments("there is no program".to_owned()))?;
+    let (program, arguments) = program.split_first().ok_or(ArgumentError::NoProgram)?;
     let mut command = Command::new(program);
     command.args(arguments);
     if has_proxy {

@@ -13,6 +13,7 @@ use landlock::{
 use super::error::Error;
 use super::init::give_up_rights;
 use super::{syscalls, system};
+use crate::policy::ArgumentError;
 use crate::{Network, Policy};
 
 /// The version whose rules for files a system needs: before it, any file could be truncated.
@@ -30,9 +31,7 @@ pub(super) fn run(
     policy: &Policy,
     program: &[OsString],
 ) -> Result<std::convert::Infallible, Error> {
-    let (program, arguments) = program
-        .split_first()
-        .ok_or_else(|| Error::Arguments("there is no program".to_owned()))?;
+    let (program, arguments) = program.split_first().ok_or(ArgumentError::NoProgram)?;
     system::leave_terminal();
     give_up_rights()?;
     let refused = |error: &dyn std::fmt::Display| Error::Refused {

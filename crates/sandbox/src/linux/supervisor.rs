@@ -19,7 +19,7 @@ use crate::{Mechanism, Network, Policy};
 /// If the sandbox cannot be made.
 pub(super) fn run(arguments: impl Iterator<Item = OsString>) -> Result<Ended, Error> {
     system::close_others();
-    let (policy, program) = Policy::parse(arguments).map_err(Error::Arguments)?;
+    let (policy, program) = Policy::parse(arguments)?;
     if policy.mechanism == Mechanism::Landlock {
         let never = limited::run(&policy, &program)?;
         match never {}
