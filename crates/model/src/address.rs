@@ -4,23 +4,44 @@ use std::collections::BTreeMap;
 
 use cachalot_storage::masked;
 use cachalot_wire::address::encode_segment;
-use url::{Host, Url};
+use url::{Host, ParseError, Url};
 
-/// Parses a base URL. The error continues the name of the setting: "… ; what to do".
-pub(crate) fn parse(text: &str) -> Result<Url, String> {
-    let shown = masked(text);
-    let url = Url::parse(text)
-        .map_err(|error| format!("is `{shown}`, which is not a URL ({error}); write one such as https://api.example.com/v1"))?;
+/// The reason why a base URL cannot be used. The text continues the name of the setting: "… ; what to do".
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum AddressError {
+    #[error(
+        "is `{shown}`, which is not a URL ({error}); write one such as https://api.example.com/v1"
+    )]
+    NoUrl { shown: String, error: ParseError },
+    #[error("is `{0}`; begin it with http:// or https://")]
+    Scheme(String),
+    #[error(
+        "holds a user or password (`{0}`); take it out, and name the key's environment variable with `token_key`"
+    )]
+    Credentials(String),
+    #[error("is `{0}`; take out what follows the #")]
+    Fragment(String),
+    #[error(
+        "names no project; set GOOGLE_CLOUD_PROJECT, or write `base_url: …/v1/projects/PROJECT/locations/REGION`"
+    )]
+    NoProject,
+}
+
+/// Parses a base URL.
+pub(crate) fn parse(text: &str) -> Result<Url, AddressError> {
+    let shown = || masked(text).into_owned();
+    let url = Url::parse(text).map_err(|error| AddressError::NoUrl {
+        shown: shown(),
+        error,
+    })?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(format!("is `{shown}`; begin it with http:// or https://"));
+        return Err(AddressError::Scheme(shown()));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(format!(
-            "holds a user or password (`{shown}`); take it out, and name the key's environment variable with `token_key`"
-        ));
+        return Err(AddressError::Credentials(shown()));
     }
     if url.fragment().is_some() {
-        return Err(format!("is `{shown}`; take out what follows the #"));
+        return Err(AddressError::Fragment(shown()));
     }
     Ok(url)
 }
@@ -59,7 +80,7 @@ pub(crate) fn from_variable(
     value: &str,
     usual_port: Option<u16>,
     usual_path: Option<&str>,
-) -> Result<Url, String> {
+) -> Result<Url, AddressError> {
     let value = value.trim();
     let has_scheme = value.contains("://");
     // For other providers, a missing `https://` must not send a key unencrypted.

@@ -7,6 +7,8 @@ use cachalot_wire::address::encode_segment;
 use cachalot_wire::messages::Platform;
 use url::Url;
 
+use crate::address::AddressError;
+
 /// A cloud platform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -64,17 +66,18 @@ impl Cloud {
     /// Adds the environment's project and location to a base URL of Vertex AI without a project.
     ///
     /// # Errors
-    /// The project is missing; the text continues the name of the setting: "needs … ; what to do".
-    pub(crate) fn complete(self, mut url: Url, environment: &Environment) -> Result<Url, String> {
+    /// The project is missing.
+    pub(crate) fn complete(
+        self,
+        mut url: Url,
+        environment: &Environment,
+    ) -> Result<Url, AddressError> {
         if self == Self::Bedrock || url.path().contains("/projects/") {
             return Ok(url);
         }
         let names = ["ANTHROPIC_VERTEX_PROJECT_ID", "GOOGLE_CLOUD_PROJECT"];
         let Some(project) = variable(environment, &names) else {
-            return Err(
-                "names no project; set GOOGLE_CLOUD_PROJECT, or write `base_url: …/v1/projects/PROJECT/locations/REGION`"
-                    .to_owned(),
-            );
+            return Err(AddressError::NoProject);
         };
         let before = url.path().trim_end_matches('/');
         let version = if before.ends_with("/v1") { "" } else { "/v1" };

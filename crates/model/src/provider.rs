@@ -19,6 +19,7 @@ use cachalot_core::{Clock, DigestKey, Secret, SecretSet};
 use cachalot_storage::{HttpClient, HttpOptions};
 use parking_lot::Mutex;
 
+use crate::address::AddressError;
 use crate::catalog::{Catalog, ModelLimits};
 use crate::cloud::{self, Cloud};
 use crate::error::{Error, ErrorKind};
@@ -538,7 +539,8 @@ impl Models {
         known: &BuiltInProvider,
     ) -> Result<ProviderAddress, Error> {
         let environment = &self.dependencies.environment;
-        let invalid = |what: &str, wrong: String| configuration(format!("{name}: {what} {wrong}"));
+        let invalid =
+            |what: &str, wrong: AddressError| configuration(format!("{name}: {what} {wrong}"));
         let complete = |url| match known.cloud {
             Some(cloud) => cloud.complete(url, environment),
             None => Ok(url),

@@ -386,7 +386,8 @@ static BASE_URL: Custom = Custom {
                 // A variable that is not set was reported before.
                 Ok(())
             } else {
-                address::parse(text).map(|_| ())
+                let parsed = address::parse(text).map(|_| ());
+                parsed.map_err(|wrong| wrong.to_string())
             }
         });
     },

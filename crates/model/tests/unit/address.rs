@@ -26,7 +26,7 @@ fn an_invalid_base_url_is_reported_without_secrets() {
         "https://u:hunter2@a",
         "https://a#b",
     ] {
-        let error = parse(wrong).unwrap_err();
+        let error = parse(wrong).unwrap_err().to_string();
         assert!(
             error.contains("; ") && !error.contains("hunter2"),
             "{error}"
