@@ -28,7 +28,7 @@ use ring::rand::SystemRandom;
 use tokio::sync::{Mutex, OwnedMappedMutexGuard, OwnedMutexGuard, watch};
 
 use crate::pause::{max_pause, random_within};
-use crate::url::StoreUrl;
+use crate::url::{StoreUrl, StoreUrlError};
 use object::{DatabaseObject, LARGEST_DATABASE, LocalCopy, State, Turn, interrupted};
 
 /// Maximum size of a record, in bytes.
@@ -55,19 +55,26 @@ impl BucketStore {
     /// Creates a store in the object that a URL names. Downloads it with the first call.
     ///
     /// # Errors
-    /// A message, if the URL names no object, or the system has no random numbers.
-    pub fn new(url: &StoreUrl, storages: Storages, clock: Arc<dyn Clock>) -> Result<Self, String> {
+    /// The URL names no object, or the system has no random numbers.
+    pub fn new(
+        url: &StoreUrl,
+        storages: Storages,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, StoreUrlError> {
         if let Some(fault) = url.fault() {
-            return Err(format!("the URL of {} is invalid: {fault}", url.location()));
+            return Err(StoreUrlError::Invalid(format!(
+                "the URL of {} is invalid: {fault}",
+                url.location()
+            )));
         }
         let object = url.text().split_once("://").map_or("", |(_, rest)| rest);
         if !matches!(object.split_once('/'), Some((bucket, key)) if !bucket.is_empty() && !key.is_empty())
         {
-            return Err(format!(
+            return Err(StoreUrlError::Invalid(format!(
                 "{} names no object: write {}://BUCKET/PATH/NAME.db",
                 url.location(),
                 url.scheme()
-            ));
+            )));
         }
         let about = StoreInfo {
             name: "blob-sqlite",
@@ -79,7 +86,9 @@ impl BucketStore {
             snapshot: true,
         };
         let writer = ring::rand::generate::<[u8; 16]>(&SystemRandom::new());
-        let writer = writer.map_err(|_| "the system returned no random number".to_owned())?;
+        let writer = writer.map_err(|_| {
+            StoreUrlError::Invalid("the system returned no random number".to_owned())
+        })?;
         let object = DatabaseObject {
             location: url.location().to_owned(),
             uri: url.text().to_owned(),

@@ -33,7 +33,7 @@ use file::{File, Locked};
 use row::Found;
 use values::{CONCURRENT, LargeValues, Object, Unreferenced};
 
-use crate::url::StoreUrl;
+use crate::url::{StoreUrl, StoreUrlError};
 
 /// Maximum size of a record, in bytes.
 const LARGEST_VALUE: u64 = 64 << 20;
@@ -71,13 +71,18 @@ impl DuckdbStore {
     /// large values are objects in that place.
     ///
     /// # Errors
-    /// A message, if the URL names no file, or no place.
-    pub fn new(url: &StoreUrl, storage: Storage, clock: Arc<dyn Clock>) -> Result<Self, String> {
+    /// The URL names no file, or no place.
+    pub fn new(
+        url: &StoreUrl,
+        storage: Storage,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, StoreUrlError> {
+        let invalid = |fault: &str| StoreUrlError::Invalid(fault.to_owned());
         let path = url.text().split_once(':').map_or("", |(_, path)| path);
         let path = path.strip_prefix("//").unwrap_or(path);
         let (path, parameters) = path.split_once('?').unwrap_or((path, ""));
         if path.is_empty() || path.starts_with(':') {
-            return Err("the URL names no file: write duckdb:PATH".to_owned());
+            return Err(invalid("the URL names no file: write duckdb:PATH"));
         }
         let is_word = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         // One letter is a drive of Windows.
@@ -85,15 +90,15 @@ impl DuckdbStore {
             && name.len() > 1
             && is_word(name)
         {
-            return Err(format!(
+            return Err(StoreUrlError::Invalid(format!(
                 "`{name}:` names an extension of DuckDB; write duckdb:./PATH for a file of that name"
-            ));
+            )));
         }
         let mut store = Self::open(Path::new(path), clock);
         if !parameters.is_empty() {
             // The rest of the URL, as it is written.
             let place = parameters.strip_prefix("values=");
-            let place = place.ok_or("`values` is the only parameter")?;
+            let place = place.ok_or_else(|| invalid("`values` is the only parameter"))?;
             store.values = Some(LargeValues::new(place, storage)?);
         }
         Ok(store)
@@ -311,8 +316,8 @@ impl DuckdbStore {
 /// Converts a CSV file, with a header and with columns of these names and types, to Parquet. An empty field is null.
 ///
 /// # Errors
-/// A message, if a file cannot be read or written.
-pub fn csv_to_parquet(csv: &Path, columns: &[(&str, &str)], parquet: &Path) -> Result<(), String> {
+/// A file cannot be read or written.
+pub fn csv_to_parquet(csv: &Path, columns: &[(&str, &str)], parquet: &Path) -> duckdb::Result<()> {
     let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
     let column =
         |(name, sql_type): &(&str, &str)| format!("{}: {}", quoted(name), quoted(sql_type));
@@ -325,9 +330,7 @@ pub fn csv_to_parquet(csv: &Path, columns: &[(&str, &str)], parquet: &Path) -> R
         quoted(&parquet.to_string_lossy())
     );
     let connection = file::without_extensions().and_then(Connection::open_in_memory_with_flags);
-    let connection = connection.map_err(|error| error.to_string())?;
-    let copied = connection.execute_batch(&copy);
-    copied.map_err(|error| error.to_string())
+    connection?.execute_batch(&copy)
 }
 
 impl Store for DuckdbStore {

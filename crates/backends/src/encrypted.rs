@@ -70,6 +70,20 @@ struct Keys {
     nonce: hmac::Key,
 }
 
+/// The reason why secrets cannot be used. Contains none of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SecretsError {
+    /// There is no secret.
+    #[error("there is no secret in it")]
+    Missing,
+    /// A secret has another form.
+    #[error("a secret has 64 hex digits: `openssl rand -hex 32` makes one")]
+    Form,
+    /// The keys cannot be derived.
+    #[error("the keys cannot be derived")]
+    Derivation,
+}
+
 /// The secrets of a store: the first one encrypts, all of them decrypt.
 pub struct Encryption {
     keys: Vec<Keys>,
@@ -88,8 +102,8 @@ impl Encryption {
     /// values that are not encrypted, until all of them are.
     ///
     /// # Errors
-    /// A message without the secrets, if there is none, or one has another form.
-    pub fn parse(secrets: &Secret<String>) -> Result<Self, String> {
+    /// There is no secret, or one has another form.
+    pub fn parse(secrets: &Secret<String>) -> Result<Self, SecretsError> {
         let separators = |c: char| c == ',' || c.is_whitespace();
         let texts = secrets.expose().split(separators);
         let texts = texts.filter(|text| !text.is_empty());
@@ -97,7 +111,7 @@ impl Encryption {
         let keys = texts.into_iter().map(Keys::parse);
         let keys: Vec<Keys> = keys.collect::<Result<_, _>>()?;
         if keys.is_empty() {
-            Err("there is no secret in it".to_owned())
+            Err(SecretsError::Missing)
         } else {
             Ok(Self {
                 keys,
@@ -201,16 +215,14 @@ impl Encryption {
 }
 
 impl Keys {
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, SecretsError> {
         let secret = hex::decode(text)
             .ok()
             .filter(|secret| secret.len() == SECRET_LENGTH);
-        let secret = secret.ok_or_else(|| {
-            "a secret has 64 hex digits: `openssl rand -hex 32` makes one".to_owned()
-        })?;
-        let failed = |_| "the keys cannot be derived".to_owned();
+        let secret = secret.ok_or(SecretsError::Form)?;
+        let failed = |_| SecretsError::Derivation;
         let secret = hkdf::Salt::new(hkdf::HKDF_SHA256, b"cachalot").extract(&secret);
-        let derive = |purpose: &[u8]| -> Result<[u8; 32], String> {
+        let derive = |purpose: &[u8]| -> Result<[u8; 32], SecretsError> {
             let mut derived = [0; 32];
             secret
                 .expand(&[purpose], hkdf::HKDF_SHA256)

@@ -41,5 +41,5 @@ mod url;
 /// The default of [`OpenOptions::connect_timeout`].
 const CONNECT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
 
-pub use open::{OpenOptions, StoreUrlError, open};
-pub use url::StoreUrl;
+pub use open::{OpenOptions, open};
+pub use url::{StoreUrl, StoreUrlError};

@@ -17,32 +17,7 @@ use cachalot_storage::{HttpClient, HttpOptions};
 use cachalot_storage::{Storage, StorageOptions};
 use cachalot_store::Store;
 
-use crate::url::StoreUrl;
-
-/// The reason why a URL names no store of this build.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum StoreUrlError {
-    /// The store of this backend is not part of this build.
-    NotBuilt(&'static str),
-    /// No backend has this scheme.
-    UnknownScheme(String),
-    /// The URL is invalid; the message does not contain a password.
-    Invalid(String),
-}
-
-impl fmt::Display for StoreUrlError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotBuilt(backend) => {
-                write!(f, "the store backend `{backend}` is not part of this build")
-            }
-            Self::UnknownScheme(scheme) => {
-                write!(f, "there is no store for URLs that begin with `{scheme}:`")
-            }
-            Self::Invalid(message) => f.write_str(message),
-        }
-    }
-}
+use crate::url::{StoreUrl, StoreUrlError};
 
 /// What a store may need beside its URL.
 #[derive(Clone)]
@@ -93,8 +68,7 @@ pub fn open(url: &StoreUrl, options: &OpenOptions) -> Result<Arc<dyn Store>, Sto
         #[cfg(feature = "postgres")]
         Some("postgres") => {
             let server = crate::postgres::Server::new(url, password);
-            let server = server.map_err(StoreUrlError::Invalid)?;
-            let server = server.connecting_within(options.connect_timeout);
+            let server = server?.connecting_within(options.connect_timeout);
             Ok(followed(
                 crate::postgres::PostgresStore::new(server),
                 options,
@@ -103,8 +77,7 @@ pub fn open(url: &StoreUrl, options: &OpenOptions) -> Result<Arc<dyn Store>, Sto
         #[cfg(feature = "redis")]
         Some("redis") => {
             let server = crate::redis::Server::new(url, password);
-            let server = server.map_err(StoreUrlError::Invalid)?;
-            let server = server.durable(options.durable);
+            let server = server?.durable(options.durable);
             let server = server.connecting_within(options.connect_timeout);
             Ok(followed(crate::redis::RedisStore::new(server), options))
         }
@@ -116,7 +89,7 @@ pub fn open(url: &StoreUrl, options: &OpenOptions) -> Result<Arc<dyn Store>, Sto
                 writes: storage(options, HttpOptions::default().idle_timeout)?,
             };
             let store = BucketStore::new(url, storages, Arc::clone(&options.clock));
-            Ok(Arc::new(store.map_err(StoreUrlError::Invalid)?))
+            Ok(Arc::new(store?))
         }
         #[cfg(feature = "turso")]
         Some("turso") => {
@@ -124,15 +97,13 @@ pub fn open(url: &StoreUrl, options: &OpenOptions) -> Result<Arc<dyn Store>, Sto
                 url,
                 password,
                 http_client(options, HttpOptions::default().idle_timeout)?,
-            );
-            let server = server.map_err(StoreUrlError::Invalid)?;
+            )?;
             Ok(Arc::new(crate::turso::TursoStore::new(server)))
         }
         #[cfg(feature = "firestore")]
         Some("firestore") => {
             let http = http_client(options, HttpOptions::default().idle_timeout)?;
-            let server = crate::firestore::Server::new(url, &options.environment, http);
-            let server = server.map_err(StoreUrlError::Invalid)?;
+            let server = crate::firestore::Server::new(url, &options.environment, http)?;
             Ok(Arc::new(crate::firestore::FirestoreStore::new(server)))
         }
         #[cfg(feature = "duckdb")]
@@ -143,7 +114,7 @@ pub fn open(url: &StoreUrl, options: &OpenOptions) -> Result<Arc<dyn Store>, Sto
                 storage(options, HttpOptions::default().idle_timeout)?,
                 clock,
             );
-            Ok(Arc::new(store.map_err(StoreUrlError::Invalid)?))
+            Ok(Arc::new(store?))
         }
         Some(backend) => {
             let _ = password;

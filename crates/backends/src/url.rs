@@ -38,6 +38,20 @@ const KEYWORDS: [&str; 7] = [
     "user=",
 ];
 
+/// The reason why a URL names no store of this build.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreUrlError {
+    /// The store of this backend is not part of this build.
+    #[error("the store backend `{0}` is not part of this build")]
+    NotBuilt(&'static str),
+    /// No backend has this scheme.
+    #[error("there is no store for URLs that begin with `{0}:`")]
+    UnknownScheme(String),
+    /// The URL is invalid; the message does not contain a password.
+    #[error("{0}")]
+    Invalid(String),
+}
+
 /// A URL that names a store on a server. It may contain a password, which no message shows.
 #[derive(Clone, PartialEq, Eq)]
 pub struct StoreUrl {

@@ -11,6 +11,8 @@ use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use tokio::runtime::Handle;
 
+use crate::url::StoreUrlError;
+
 /// Maximum size of a value that is stored in its row, in bytes.
 const LARGEST_IN_ROW: usize = 64 << 10;
 
@@ -71,8 +73,8 @@ impl LargeValues {
     /// Reads the URI of a folder: `s3://BUCKET/PREFIX`, `gs://…`, `az://…`, `file:///PATH`, or a path.
     ///
     /// # Errors
-    /// A message, if objects cannot be written there.
-    pub(super) fn new(place: &str, storage: Storage) -> Result<Self, String> {
+    /// Objects cannot be written there.
+    pub(super) fn new(place: &str, storage: Storage) -> Result<Self, StoreUrlError> {
         let place = place.trim_end_matches('/');
         let clouds = ["s3://", "gs://", "az://", "abfs://", "abfss://"];
         let is_cloud = clouds.iter().any(|cloud| {
@@ -84,10 +86,10 @@ impl LargeValues {
             return Ok(Self { storage, place });
         }
         let form = "write values=s3://BUCKET/PREFIX, gs://…, az://…, or the path of a directory";
-        Err(format!(
+        Err(StoreUrlError::Invalid(format!(
             "`{}` is no place for values: {form}",
             cachalot_storage::masked(place)
-        ))
+        )))
     }
 
     /// True if a value of this size is an object.

@@ -6,7 +6,7 @@ use cachalot_storage::{GoogleCredentials, HttpClient, Method, StatusCode, body};
 use cachalot_store::{Error, ErrorKind};
 use serde_json::{Value, json};
 
-use crate::url::StoreUrl;
+use crate::url::{StoreUrl, StoreUrlError};
 
 /// Largest response that is read, in bytes.
 const LARGEST_RESPONSE: u64 = 64 << 20;
@@ -37,8 +37,10 @@ impl Server {
         url: &StoreUrl,
         environment: &BTreeMap<String, String>,
         http: HttpClient,
-    ) -> Result<Self, String> {
-        let invalid = |fault| format!("the URL of {} is invalid: {fault}", url.location());
+    ) -> Result<Self, StoreUrlError> {
+        let invalid = |fault| {
+            StoreUrlError::Invalid(format!("the URL of {} is invalid: {fault}", url.location()))
+        };
         if let Some(fault) = url.fault() {
             return Err(invalid(fault));
         }
@@ -69,7 +71,8 @@ impl Server {
             Some(host) => (format!("http://{host}"), None),
             None => {
                 let credentials = GoogleCredentials::new(url.location(), environment, http.clone());
-                let credentials = credentials.map_err(|error| error.to_string())?;
+                let credentials =
+                    credentials.map_err(|error| StoreUrlError::Invalid(error.to_string()))?;
                 let host = "https://firestore.googleapis.com".to_owned();
                 (host, Some(credentials))
             }

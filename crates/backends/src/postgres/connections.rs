@@ -18,6 +18,7 @@ use super::{failure, layout, row, timeline};
 use crate::liveness::Liveness;
 use crate::random::random;
 use crate::repetition::{Progress, REOPEN_PAUSES};
+use crate::url::StoreUrlError;
 
 /// Connections that lookups share. Each is a process of the server.
 const READERS: usize = 2;
@@ -251,7 +252,7 @@ impl Connections {
 
     /// Returns the configuration of a connection whose session has a mark.
     pub(super) fn config(&self, mark: Option<&str>) -> Result<Config, Error> {
-        let invalid = |message| Error::new(ErrorKind::Unsupported, message);
+        let invalid = |error: StoreUrlError| Error::new(ErrorKind::Unsupported, error.to_string());
         let mut config = self.server.config().map_err(invalid)?;
         if let Some(mark) = mark {
             let options = config.get_options().unwrap_or_default();

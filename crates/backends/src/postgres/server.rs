@@ -8,7 +8,7 @@ use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
 use crate::CONNECT_TIMEOUT;
-use crate::url::StoreUrl;
+use crate::url::{StoreUrl, StoreUrlError};
 
 /// The time without data after which the server is asked if it is there.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(30);
@@ -31,10 +31,13 @@ impl Server {
     /// Reads a URL `postgres://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=…`; `password` is used if it has none.
     ///
     /// # Errors
-    /// A message without the password.
-    pub fn new(url: &StoreUrl, password: Option<&str>) -> Result<Self, String> {
+    /// The URL is invalid.
+    pub fn new(url: &StoreUrl, password: Option<&str>) -> Result<Self, StoreUrlError> {
         if let Some(fault) = url.fault() {
-            return Err(format!("the URL of {} is invalid: {fault}", url.location()));
+            return Err(StoreUrlError::Invalid(format!(
+                "the URL of {} is invalid: {fault}",
+                url.location()
+            )));
         }
         let server = Self {
             url: Secret::new(url.text().to_owned()),
@@ -58,14 +61,14 @@ impl Server {
         &self.location
     }
 
-    pub(super) fn config(&self) -> Result<Config, String> {
+    pub(super) fn config(&self) -> Result<Config, StoreUrlError> {
         // The text of the error may contain parts of the URL.
         let mut config: Config = self.url.expose().parse().map_err(|_| {
             let fault = if self.url.expose().contains("sslrootcert=") || self.url.expose().contains("sslmode=verify-") {
                 "sslmode=require verifies the certificate; name the file of sslrootcert in SSL_CERT_FILE, and \
                  leave sslrootcert out"
             } else { "check its port and its parameters (sslmode, connect_timeout, options)" };
-            format!("the URL of {} is invalid: {fault}", self.location)
+            StoreUrlError::Invalid(format!("the URL of {} is invalid: {fault}", self.location))
         })?;
         config.application_name("cachalot");
         if let (None, Some(password)) = (config.get_password(), &self.password) {
@@ -121,7 +124,7 @@ mod tests {
         for parameters in ["sslrootcert=/x.pem", "sslmode=verify-full"] {
             let url = format!("postgres://me@one/db?{parameters}");
             let server = Server::new(&StoreUrl::recognize(&url).unwrap(), None);
-            let fault = server.err().unwrap();
+            let fault = server.err().unwrap().to_string();
             assert!(fault.contains("SSL_CERT_FILE"), "{fault}");
         }
     }

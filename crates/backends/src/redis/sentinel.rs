@@ -24,7 +24,7 @@ pub(super) async fn primary(server: &Server, name: &str) -> Result<ConnectionAdd
         .iter()
         .map(|sentinel| async move {
             let asked = tokio::time::timeout(TIMEOUT, ask(server, sentinel, name)).await;
-            asked.unwrap_or_else(|_| Err(format!("{sentinel} does not answer")))
+            asked.unwrap_or_else(|_| Err(failure(sentinel, "does not answer")))
         })
         .collect();
     let mut asked = asked;
@@ -43,7 +43,7 @@ pub(super) async fn primary(server: &Server, name: &str) -> Result<ConnectionAdd
                     return Ok(votes.swap_remove(position).0);
                 }
             }
-            Err(fault) => faults.push(fault),
+            Err(fault) => faults.push(fault.message),
         }
     }
     let votes = votes
@@ -60,26 +60,30 @@ pub(super) async fn primary(server: &Server, name: &str) -> Result<ConnectionAdd
     ))
 }
 
+fn failure(sentinel: &ConnectionAddr, what: &str) -> Error {
+    Error::new(ErrorKind::Unavailable, format!("{sentinel} {what}"))
+}
+
 async fn ask(
     server: &Server,
     sentinel: &ConnectionAddr,
     name: &str,
-) -> Result<ConnectionAddr, String> {
-    let fault = |error: RedisError| format!("{sentinel} failed: {error}");
+) -> Result<ConnectionAddr, Error> {
+    let fault = |error: RedisError| failure(sentinel, &format!("failed: {error}"));
     let anonymous = server.anonymous_connection_info(sentinel.clone());
     let mut answer = ask_with(anonymous, name).await;
     if matches!(&answer, Err(error) if error.code() == Some("NOAUTH")) {
         answer = ask_with(server.connection_info(sentinel.clone()), name).await;
     }
-    let damaged = |_| format!("{sentinel} returned no address");
+    let damaged = |_| failure(sentinel, "returned no address");
     match answer.map_err(fault)? {
-        Value::Nil => Err(format!("{sentinel} does not know it")),
+        Value::Nil => Err(failure(sentinel, "does not know it")),
         named => {
             let mut parts = array(named).map_err(damaged)?.into_iter();
             let mut next = || parts.next().unwrap_or(Value::Nil);
             let host = text(next()).map_err(damaged)?;
             let port = integer(next()).map_err(damaged)?;
-            let port = u16::try_from(port).map_err(|_| format!("{sentinel} returned no port"))?;
+            let port = u16::try_from(port).map_err(|_| failure(sentinel, "returned no port"))?;
             Ok(server.address(&host, port))
         }
     }

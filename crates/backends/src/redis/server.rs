@@ -11,7 +11,7 @@ use redis::{
 };
 
 use crate::CONNECT_TIMEOUT;
-use crate::url::StoreUrl;
+use crate::url::{StoreUrl, StoreUrlError};
 
 /// Maximum time of a call. Callers have limits of their own, which are shorter.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -60,9 +60,11 @@ impl Server {
     /// the server has all acknowledged writes when it starts again.
     ///
     /// # Errors
-    /// A message without the password.
-    pub fn new(url: &StoreUrl, password: Option<&str>) -> Result<Self, String> {
-        let invalid = |fault| format!("the URL of {} is invalid: {fault}", url.location());
+    /// The URL is invalid.
+    pub fn new(url: &StoreUrl, password: Option<&str>) -> Result<Self, StoreUrlError> {
+        let invalid = |fault| {
+            StoreUrlError::Invalid(format!("the URL of {} is invalid: {fault}", url.location()))
+        };
         if let Some(fault) = url.fault() {
             return Err(invalid(fault));
         }
@@ -252,7 +254,7 @@ fn at(like: &ConnectionAddr, host: &str, port: u16) -> ConnectionAddr {
 mod tests {
     use super::*;
 
-    fn server(url: &str) -> Result<Server, String> {
+    fn server(url: &str) -> Result<Server, StoreUrlError> {
         Server::new(&StoreUrl::recognize(url).unwrap(), None)
     }
 
@@ -299,7 +301,7 @@ mod tests {
             "redis-cluster://a:x,b",
             "redis-cluster://a,,b",
         ] {
-            let error = server(url).err().unwrap();
+            let error = server(url).err().unwrap().to_string();
             assert!(error.contains("is invalid"), "{url}: {error}");
         }
     }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
 use super::statement::{Rows, Statement, damaged};
-use crate::url::StoreUrl;
+use crate::url::{StoreUrl, StoreUrlError};
 
 /// Largest response that is read, in bytes.
 const LARGEST_RESPONSE: u64 = 64 << 20;
@@ -53,9 +53,15 @@ impl Server {
     /// no parameter `authToken`.
     ///
     /// # Errors
-    /// A message without the token.
-    pub fn new(url: &StoreUrl, token: Option<&str>, http: HttpClient) -> Result<Self, String> {
-        let invalid = |fault| format!("the URL of {} is invalid: {fault}", url.location());
+    /// The URL is invalid.
+    pub fn new(
+        url: &StoreUrl,
+        token: Option<&str>,
+        http: HttpClient,
+    ) -> Result<Self, StoreUrlError> {
+        let invalid = |fault| {
+            StoreUrlError::Invalid(format!("the URL of {} is invalid: {fault}", url.location()))
+        };
         if let Some(fault) = url.fault() {
             return Err(invalid(fault));
         }

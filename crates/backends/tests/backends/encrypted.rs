@@ -220,6 +220,7 @@ fn secrets_of_another_form_are_refused() {
         &"a".repeat(66),
     ] {
         let error = Encryption::parse(&Secret::new(secrets.to_owned())).unwrap_err();
+        let error = error.to_string();
         assert!(
             secrets.trim().len() < 3 || !error.contains(secrets),
             "{error}"
