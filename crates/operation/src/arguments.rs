@@ -12,5 +12,6 @@ mod tests;
 mod types;
 mod violations;
 
-pub use schema::Schema;
+pub(crate) use schema::compile;
+pub use schema::{ArgumentsError, Schema, SchemaError};
 pub use table::{duplicate_argument, excerpt, expected, kind_name};

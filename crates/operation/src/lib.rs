@@ -22,7 +22,7 @@ mod user_prompt;
 pub mod workspace;
 pub mod write_notifier;
 
-pub use arguments::Schema;
+pub use arguments::{ArgumentsError, Schema, SchemaError};
 pub use failure::Failure;
 pub use gate::Gate;
 pub use live_output::{LiveOutput, OutputSource};
@@ -36,7 +36,8 @@ pub use shell::{UNKNOWN, WrittenPath, WrittenPaths, may_be, written_paths};
 pub use tool::{Tool, ToolContext, ToolOutput};
 pub use typed_tool::{TypedTool, WithOriginal};
 pub use user_prompt::{
-    AnswerField, AnswerKind, UserAnswer, UserPrompter, UserQuestion, choice_label,
+    AnswerError, AnswerField, AnswerKind, QuestionError, UserAnswer, UserPrompter, UserQuestion,
+    choice_label,
 };
 pub use workspace::Workspace;
 pub use write_notifier::WriteNotifier;

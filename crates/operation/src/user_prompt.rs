@@ -1,7 +1,11 @@
 //! Questions that a tool asks the user, and their answers.
 
 use async_trait::async_trait;
+use jsonschema::ValidationError;
 use serde_json::{Map, Value};
+
+use crate::SchemaError;
+use crate::arguments::compile;
 
 /// A question to the user.
 #[derive(Debug, Clone)]
@@ -52,6 +56,44 @@ pub struct AnswerField {
     schema: Value,
 }
 
+/// The reason why a question cannot be asked, for the model.
+#[derive(Debug, thiserror::Error)]
+pub enum QuestionError {
+    /// The properties of the schema are not an object.
+    #[error("`properties` of `schema` must be an object")]
+    Properties,
+    /// The schema of a field is invalid.
+    #[error("the schema of `{name}` is invalid: {source}")]
+    Schema {
+        /// The field.
+        name: String,
+        /// The problem of its schema.
+        source: SchemaError,
+    },
+}
+
+/// The reason why an answer is not accepted, for the user.
+#[derive(Debug, thiserror::Error)]
+pub enum AnswerError {
+    /// The field may not be left empty.
+    #[error("an answer is required")]
+    Required,
+    /// The field has values of another kind.
+    #[error("`{text}` is not accepted: enter {hint}")]
+    Kind {
+        /// The answer.
+        text: String,
+        /// The accepted answers.
+        hint: String,
+    },
+    /// The value does not match the schema.
+    #[error("not accepted: {0}")]
+    Violation(Box<ValidationError<'static>>),
+    /// The schema is invalid.
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
+}
+
 /// The name of the only field of a question without a schema.
 const TEXT_FIELD: &str = "response";
 
@@ -63,8 +105,8 @@ impl AnswerField {
     /// of a single value, and one for any text without a schema.
     ///
     /// # Errors
-    /// The schema is invalid; a message for the model.
-    pub fn from_schema(schema: Option<&Value>) -> Result<Vec<Self>, String> {
+    /// The schema is invalid.
+    pub fn from_schema(schema: Option<&Value>) -> Result<Vec<Self>, QuestionError> {
         let text = || Ok(vec![Self::new(TEXT_FIELD, &Value::Bool(true), true)?]);
         let Some(schema) = schema else {
             return text();
@@ -75,9 +117,7 @@ impl AnswerField {
                 _ => Ok(vec![Self::new(VALUE_FIELD, schema, true)?]),
             };
         };
-        let properties = properties
-            .as_object()
-            .ok_or("`properties` of `schema` must be an object")?;
+        let properties = properties.as_object().ok_or(QuestionError::Properties)?;
         if properties.is_empty() {
             return text();
         }
@@ -92,8 +132,11 @@ impl AnswerField {
             .collect()
     }
 
-    fn new(name: &str, schema: &Value, required: bool) -> Result<Self, String> {
-        compile(schema).map_err(|error| format!("the schema of `{name}` is invalid: {error}"))?;
+    fn new(name: &str, schema: &Value, required: bool) -> Result<Self, QuestionError> {
+        compile(schema).map_err(|source| QuestionError::Schema {
+            name: name.to_owned(),
+            source,
+        })?;
         let text = |key: &str| schema.get(key).and_then(Value::as_str).map(str::to_owned);
         Ok(Self {
             name: name.to_owned(),
@@ -109,13 +152,13 @@ impl AnswerField {
     /// Reads the text of an answer. `None` for an empty answer to a field that may be left empty.
     ///
     /// # Errors
-    /// A message for the user.
-    pub fn parse(&self, text: &str) -> Result<Option<Value>, String> {
+    /// The answer does not fit the field.
+    pub fn parse(&self, text: &str) -> Result<Option<Value>, AnswerError> {
         if text.is_empty() {
             return match (&self.default, self.required) {
                 (Some(default), _) => Ok(Some(default.clone())),
                 (None, false) => Ok(None),
-                (None, true) => Err("an answer is required".to_owned()),
+                (None, true) => Err(AnswerError::Required),
             };
         }
         let value = self.kind.parse(text)?;
@@ -123,14 +166,9 @@ impl AnswerField {
         let violation = validator.iter_errors(&value).next();
         match violation {
             None => Ok(Some(value)),
-            Some(error) => Err(format!("not accepted: {error}")),
+            Some(error) => Err(AnswerError::Violation(Box::new(error.to_owned()))),
         }
     }
-}
-
-fn compile(schema: &Value) -> Result<jsonschema::Validator, String> {
-    let compiled = jsonschema::options().offline().build(schema);
-    compiled.map_err(|error| error.to_string())
 }
 
 /// The values that a field accepts.
@@ -194,10 +232,7 @@ impl AnswerKind {
     }
 
     /// Reads the text of an answer.
-    ///
-    /// # Errors
-    /// A message for the user.
-    fn parse(&self, text: &str) -> Result<Value, String> {
+    fn parse(&self, text: &str) -> Result<Value, AnswerError> {
         let parsed = match self {
             Self::Text => Some(Value::from(text)),
             Self::Integer => text.parse::<i64>().ok().map(Value::from),
@@ -214,9 +249,9 @@ impl AnswerKind {
             Self::Choice(values) => choice(values, text),
             Self::Json => serde_json::from_str(text).ok(),
         };
-        parsed.ok_or_else(|| {
-            let hint = self.hint().unwrap_or_default();
-            format!("`{text}` is not accepted: enter {hint}")
+        parsed.ok_or_else(|| AnswerError::Kind {
+            text: text.to_owned(),
+            hint: self.hint().unwrap_or_default(),
         })
     }
 }

@@ -105,11 +105,11 @@ impl Entry {
             });
         }
         let lenient = metadata.origin != Origin::BuiltIn;
-        let schema = Schema::compile(&metadata.parameters.schema(), lenient).map_err(|reason| {
+        let schema = Schema::compile(&metadata.parameters.schema(), lenient).map_err(|error| {
             RegistryError::Schema {
                 name: metadata.name.to_string(),
                 origin: metadata.origin.clone(),
-                reason,
+                reason: error.to_string(),
             }
         })?;
         Ok(Self { tool, schema })

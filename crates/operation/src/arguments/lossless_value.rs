@@ -24,15 +24,16 @@ pub(super) enum LosslessValue {
 }
 
 impl LosslessValue {
-    /// Parses JSON text. The error describes the problem and its place.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    /// Parses JSON text.
+    pub(super) fn parse(text: &str) -> Result<Self, MalformedJson> {
         let mut reader = Parser {
             scanner: Scanner::new(text.as_bytes()),
             unescaped: Vec::new(),
         };
-        reader
-            .parse_document()
-            .map_err(|wrong| describe_error(text, &wrong))
+        reader.parse_document().map_err(|wrong| MalformedJson {
+            place: describe_place(text, wrong.at),
+            reason: wrong.reason,
+        })
     }
 
     /// The kind of value, for messages: `a string`, `an object`.
@@ -49,26 +50,30 @@ impl LosslessValue {
 
     /// Converts to an in-memory value. Fails for a number that no in-memory value represents exactly; `path`
     /// is the path of this value.
-    pub(super) fn into_value(self, path: &str) -> Result<Value, String> {
+    pub(super) fn into_value(self, path: &str) -> Result<Value, NumberError> {
         Ok(match self {
             Self::Null => Value::Null,
             Self::Boolean(yes) => Value::Bool(yes),
             Self::Text(text) => Value::String(text),
-            Self::Number(lexeme) => Value::Number(number::number(&lexeme).ok_or_else(|| {
-                format!(
-                    "`{path}`: the number {lexeme} does not fit into 64 bits and cannot be passed on \
-                     exactly"
-                )
-            })?),
+            Self::Number(lexeme) => match number::number(&lexeme) {
+                Some(number) => Value::Number(number),
+                None => {
+                    return Err(NumberError::Inexact {
+                        path: path.to_owned(),
+                        lexeme,
+                    });
+                }
+            },
             // Converted to a float, it could pass for an integer after losing its fraction or digits.
             Self::NonInteger(lexeme) => match number::number(&lexeme) {
                 Some(float) if float.as_f64().is_some_and(|float| float.fract() != 0.0) => {
                     Value::Number(float)
                 }
                 _ => {
-                    return Err(format!(
-                        "`{path}`: the number {lexeme} is no integer that fits into 64 bits"
-                    ));
+                    return Err(NumberError::NonInteger {
+                        path: path.to_owned(),
+                        lexeme,
+                    });
                 }
             },
             Self::List(items) => Value::Array(
@@ -85,10 +90,29 @@ impl LosslessValue {
                         let value = field.into_value(&join(path, &name))?;
                         Ok((name, value))
                     })
-                    .collect::<Result<_, String>>()?,
+                    .collect::<Result<_, NumberError>>()?,
             ),
         })
     }
+}
+
+/// The reason why a text is not JSON, and the place.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}{place}")]
+pub struct MalformedJson {
+    reason: String,
+    place: String,
+}
+
+/// The reason why a number cannot be passed on.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NumberError {
+    #[error(
+        "`{path}`: the number {lexeme} does not fit into 64 bits and cannot be passed on exactly"
+    )]
+    Inexact { path: String, lexeme: String },
+    #[error("`{path}`: the number {lexeme} is no integer that fits into 64 bits")]
+    NonInteger { path: String, lexeme: String },
 }
 
 /// The path of a field.
@@ -176,19 +200,18 @@ fn owned(text: &[u8]) -> String {
     String::from_utf8_lossy(text).into_owned()
 }
 
-/// Describes a parse error, with its place (line and column from 1, in characters) and the text around it.
-fn describe_error(text: &str, wrong: &ParseError) -> String {
-    let ParseError { reason, at } = wrong;
-    let at = text.floor_char_boundary(*at);
+/// Describes the place of a parse error (line and column from 1, in characters) and the text around it.
+fn describe_place(text: &str, at: usize) -> String {
+    let at = text.floor_char_boundary(at);
     if at == text.len() {
-        return format!("{reason}: it ends after `{}`", tail(text, 40));
+        return format!(": it ends after `{}`", tail(text, 40));
     }
     let (done, rest) = text.split_at(at);
     let line = done.matches('\n').count() + 1;
     let in_line = done.rsplit('\n').next().unwrap_or(done);
     let column = in_line.chars().count() + 1;
     let (before, after) = (tail(done, 40), head(rest, 20));
-    format!("{reason}, at line {line} column {column}: `{before}` ⟵ here, before `{after}`")
+    format!(", at line {line} column {column}: `{before}` ⟵ here, before `{after}`")
 }
 
 #[cfg(test)]
@@ -221,7 +244,7 @@ mod tests {
 
     #[test]
     fn problems_are_reported_with_their_place() {
-        let wrong = |text| LosslessValue::parse(text).expect_err(text);
+        let wrong = |text| LosslessValue::parse(text).expect_err(text).to_string();
         assert!(wrong(r#"{"a": 1, "a": 2}"#).starts_with("the key `a` occurs twice, at line 1"));
         let cut = wrong(r#"{"path": "src/ma"#);
         assert!(cut.contains("it ends after `{\"path\": \"src/ma`"), "{cut}");

@@ -1,16 +1,54 @@
 //! The schema of a tool's arguments, compiled once.
 
-use jsonschema::Validator;
 use jsonschema::error::ValidationErrorKind;
+use jsonschema::{ValidationError, Validator};
 use serde_json::{Map, Value};
 
 use super::cast::Caster;
-use super::lossless_value::LosslessValue;
+use super::lossless_value::{LosslessValue, MalformedJson};
 use super::violations;
 use crate::Arguments;
 
 /// Maximum number of times that JSON text may be nested as a string in JSON text.
 const MAX_UNWRAPS: usize = 3;
+
+/// The reason why a schema cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SchemaError {
+    /// It does not describe an object.
+    #[error("it is not a schema of an object")]
+    NotAnObject,
+    /// It cannot be compiled.
+    #[error(transparent)]
+    Invalid(Box<ValidationError<'static>>),
+}
+
+/// The reason why the arguments of a call are refused, for the model.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ArgumentsError {
+    /// The text is not JSON.
+    #[error("Its arguments are not valid JSON: {0}")]
+    Malformed(MalformedJson),
+    /// The text is JSON of another kind than an object.
+    #[error("Its arguments must be a JSON object, not {0}")]
+    NotAnObject(&'static str),
+    /// The problem, its place, the expectation and the given value of each argument that does not fit the schema.
+    #[error("{}", describe_wrong(.0))]
+    Wrong(Vec<String>),
+}
+
+fn describe_wrong(wrong: &[String]) -> String {
+    match wrong {
+        [only] => format!("An argument is wrong: {only}"),
+        several => format!("Some arguments are wrong:\n- {}", several.join("\n- ")),
+    }
+}
+
+/// Compiles a schema without references to other documents.
+pub(crate) fn compile(schema: &Value) -> Result<Validator, SchemaError> {
+    let compiled = jsonschema::options().offline().build(schema);
+    compiled.map_err(|error| SchemaError::Invalid(Box::new(error)))
+}
 
 /// The schema of a tool's arguments.
 pub struct Schema {
@@ -20,18 +58,20 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// Compiles a schema. Fails with the reason if it is not the schema of an object. If `lenient`, a schema
-    /// that cannot be compiled is used for casting only.
-    pub fn compile(schema: &Value, lenient: bool) -> Result<Self, String> {
+    /// Compiles a schema. If `lenient`, a schema that cannot be compiled is used for casting only.
+    ///
+    /// # Errors
+    /// It is not the schema of an object, or cannot be compiled.
+    pub fn compile(schema: &Value, lenient: bool) -> Result<Self, SchemaError> {
         match schema.get("type") {
             Some(Value::String(name)) if name == "object" => {}
             None if schema.is_object() => {}
-            _ => return Err("it is not a schema of an object".to_owned()),
+            _ => return Err(SchemaError::NotAnObject),
         }
-        let validator = match jsonschema::options().offline().build(schema) {
+        let validator = match compile(schema) {
             Ok(validator) => Some(validator),
             Err(_) if lenient => None,
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(error),
         };
         Ok(Self {
             schema: schema.clone(),
@@ -43,7 +83,7 @@ impl Schema {
     /// documents are not a fault.
     pub fn find_fault(schema: &Value) -> Option<String> {
         if let Err(why) = Self::compile(schema, true) {
-            return Some(why);
+            return Some(why.to_string());
         }
         match jsonschema::options().offline().build(schema) {
             Err(error) if !matches!(error.kind(), ValidationErrorKind::Referencing(_)) => {
@@ -53,28 +93,23 @@ impl Schema {
         }
     }
 
-    /// Parses, casts and checks the text of a model. The error describes the problem, its place, the
-    /// expectation and the given value, for the model.
-    pub fn parse_arguments(&self, text: &str) -> Result<Arguments, String> {
+    /// Parses, casts and checks the text of a model.
+    ///
+    /// # Errors
+    /// The text is not JSON, or does not fit the schema.
+    pub fn parse_arguments(&self, text: &str) -> Result<Arguments, ArgumentsError> {
         let given = self.read(text)?;
         let cast = Caster::new(&self.schema).cast(LosslessValue::Fields(given));
         let arguments = match cast.into_value("") {
             Ok(Value::Object(arguments)) => Value::Object(arguments),
             // The cast of an object is an object.
             Ok(_) => Value::Object(Map::new()),
-            Err(inexact) => return Err(format!("An argument is wrong: {inexact}")),
+            Err(inexact) => return Err(ArgumentsError::Wrong(vec![inexact.to_string()])),
         };
         if let Some(validator) = &self.validator {
             let wrong = violations::describe_violations(validator, &self.schema, &arguments);
-            match wrong.as_slice() {
-                [] => {}
-                [only] => return Err(format!("An argument is wrong: {only}")),
-                several => {
-                    return Err(format!(
-                        "Some arguments are wrong:\n- {}",
-                        several.join("\n- ")
-                    ));
-                }
+            if !wrong.is_empty() {
+                return Err(ArgumentsError::Wrong(wrong));
             }
         }
         match arguments {
@@ -83,7 +118,7 @@ impl Schema {
         }
     }
 
-    fn read(&self, text: &str) -> Result<Vec<(String, LosslessValue)>, String> {
+    fn read(&self, text: &str) -> Result<Vec<(String, LosslessValue)>, ArgumentsError> {
         let mut text = text.to_owned();
         for _ in 0..=MAX_UNWRAPS {
             if text.trim().is_empty() {
@@ -93,16 +128,11 @@ impl Schema {
                 Ok(LosslessValue::Null) => return Ok(Vec::new()),
                 Ok(LosslessValue::Fields(fields)) => return Ok(self.unwrap(fields)),
                 Ok(LosslessValue::Text(inner)) => text = inner,
-                Ok(other) => {
-                    return Err(format!(
-                        "Its arguments must be a JSON object, not {}",
-                        other.kind()
-                    ));
-                }
-                Err(wrong) => return Err(format!("Its arguments are not valid JSON: {wrong}")),
+                Ok(other) => return Err(ArgumentsError::NotAnObject(other.kind())),
+                Err(malformed) => return Err(ArgumentsError::Malformed(malformed)),
             }
         }
-        Err("Its arguments must be a JSON object, not text within text".to_owned())
+        Err(ArgumentsError::NotAnObject("text within text"))
     }
 
     /// Unwraps `{"arguments": {…}}` if the tool has arguments, but none of that name.

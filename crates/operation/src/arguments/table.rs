@@ -1,8 +1,10 @@
 //! The check and the cast of arguments by a declared table of parameters: those of a workflow, whose templates
 //! render numbers and booleans to text.
 
+use std::fmt::Display;
 use std::time::Duration;
 
+use cachalot_core::duration::Refusal;
 use cachalot_core::suggest;
 use serde_json::{Number, Value};
 
@@ -84,11 +86,11 @@ impl OperationMetadata {
 
 /// Casts and checks arguments by a JSON Schema.
 fn check_by_schema(name: &str, schema: &Value, arguments: Arguments) -> Result<Arguments, Failure> {
-    let wrong = |why: String| Failure::new("validation_error", format!("{name}: {why}"));
-    let schema = Schema::compile(schema, true).map_err(wrong)?;
+    let wrong = |why: &dyn Display| Failure::new("validation_error", format!("{name}: {why}"));
+    let schema = Schema::compile(schema, true).map_err(|error| wrong(&error))?;
     schema
         .parse_arguments(&Value::Object(arguments).to_string())
-        .map_err(wrong)
+        .map_err(|error| wrong(&error))
 }
 
 /// Returns the message for a parameter that is given under two of its names.
@@ -122,14 +124,21 @@ fn cast_argument(
     if !parameter.late_names.is_empty() && value.is_object() {
         return value;
     }
-    cast(value, parameter.kind).unwrap_or_else(|what| {
-        wrong.push(format!("parameter `{name}` {what}"));
+    cast(value, parameter.kind).unwrap_or_else(|Refusal { cause, remedy, .. }| {
+        wrong.push(format!("parameter `{name}` {cause}: {remedy}"));
         Value::Null
     })
 }
 
-/// Casts the value to the kind. The error is a phrase that follows the parameter's name.
-fn cast(value: Value, kind: ParameterKind) -> Result<Value, String> {
+/// Casts the value to the kind.
+fn cast(value: Value, kind: ParameterKind) -> Result<Value, Refusal> {
+    let refusal = |found: &dyn Display, expected: &str| Refusal {
+        code: "wrong-type",
+        cause: format!("is {found}"),
+        remedy: format!("expected {expected}"),
+    };
+    let text_refusal =
+        |text: &str, expected: &str| refusal(&format_args!("`{}`", excerpt(text)), expected);
     match (kind.basic(), value) {
         (ParameterKind::Any, value) => Ok(value),
         (ParameterKind::Text, Value::Number(number)) => Ok(Value::String(number.to_string())),
@@ -143,30 +152,25 @@ fn cast(value: Value, kind: ParameterKind) -> Result<Value, String> {
         }
         (ParameterKind::Duration(range), Value::String(text)) => match parse_number(&text) {
             Some(number) => Ok(Value::Number(number)),
-            None => range
-                .read_text(&text)
-                .map(seconds)
-                .map_err(|refusal| format!("{}: {}", refusal.cause, refusal.remedy)),
+            None => range.read_text(&text).map(seconds),
         },
         (ParameterKind::Boolean, Value::String(text)) => boolean(&text)
             .map(Value::Bool)
-            .ok_or_else(|| format!("is `{}`: expected true or false", excerpt(&text))),
+            .ok_or_else(|| text_refusal(&text, "true or false")),
         (ParameterKind::Number, Value::String(text)) => parse_number(&text)
             .map(Value::Number)
-            .ok_or_else(|| format!("is `{}`: expected a number", excerpt(&text))),
+            .ok_or_else(|| text_refusal(&text, "a number")),
         (ParameterKind::Integer, Value::Number(number)) => whole(&number)
             .map(Value::Number)
-            .ok_or_else(|| format!("is {number}: expected a whole number")),
+            .ok_or_else(|| refusal(&number, "a whole number")),
         (ParameterKind::Integer, Value::String(text)) => parse_number(&text)
             .and_then(|number| whole(&number))
             .map(Value::Number)
-            .ok_or_else(|| format!("is `{}`: expected a whole number", excerpt(&text))),
-        (kind, value) => Err(format!(
-            "is {}: expected {}{}",
-            kind_name(&value),
-            expected(kind),
-            remedy(kind, &value)
-        )),
+            .ok_or_else(|| text_refusal(&text, "a whole number")),
+        (kind, value) => {
+            let expected = expected(kind) + remedy(kind, &value);
+            Err(refusal(&kind_name(&value), &expected))
+        }
     }
 }
 

@@ -47,7 +47,7 @@ impl InternalCall for UserPrompt {
         let schema = self.schema.map(Value::Object);
         let fields = match AnswerField::from_schema(schema.as_ref()) {
             Ok(fields) => fields,
-            Err(wrong) => return ToolOutput::error(wrong),
+            Err(error) => return ToolOutput::error(error.to_string()),
         };
         let question = UserQuestion {
             title: self.title.as_deref(),
