@@ -412,7 +412,7 @@ impl Shared {
                 }
             }
             if let Some(Err(why)) = redirect_check.map(|redirect_check| redirect_check(target)) {
-                return Err(declined(target, &why));
+                return Err(declined(target, &why.message));
             }
             request = next;
         }

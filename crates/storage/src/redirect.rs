@@ -9,10 +9,11 @@ use reqwest::header::{
 };
 use reqwest::{Method, Request, Response, Url};
 
+use crate::error::Error;
 use crate::guard::{private_range, without_brackets};
 
-/// Checks if a redirect to a URL may be followed; an error is the reason for a refusal.
-pub type RedirectCheck = Arc<dyn Fn(&Url) -> Result<(), String> + Send + Sync>;
+/// Checks if a redirect to a URL may be followed; the message of an error is the reason for a refusal.
+pub type RedirectCheck = Arc<dyn Fn(&Url) -> Result<(), Error> + Send + Sync>;
 
 /// A copy of a request, from which the next one is made if the response is a redirect.
 pub(crate) struct RequestCopy {

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 mod api;
 pub mod background_jobs;
+mod call_error;
 pub mod files;
 mod internal_tool;
 pub mod memory;

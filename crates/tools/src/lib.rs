@@ -24,4 +24,4 @@ pub use toolbox::{
     BatchContext, CallObserver, CallOutcome, Preparation, PreparedCall, ToolCall, ToolCallResult,
     Toolbox,
 };
-pub use workspace_sandbox::WorkspaceSandbox;
+pub use workspace_sandbox::{ProtectionError, WorkspaceSandbox};

@@ -1,7 +1,7 @@
 //! The sandbox of programs that work in a workspace.
 
 use std::ffi::{OsStr, OsString};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use cachalot_operation::permissions::{Permissions, SearchFilter};
 use cachalot_operation::{ToolContext, Workspace, protected_name};
 use cachalot_sandbox::{Absent, CommandSandbox, Mechanism, Network, Policy, ReadOnly};
 use serde_json::{Value, json};
+use tokio::task::JoinError;
 
 /// Maximum number of files and directories of a workspace: each is looked at before each command.
 const MAXIMUM: usize = 500_000;
@@ -41,6 +42,28 @@ const IN_GIT: [(&str, Absent); 4] = [
     ("config.worktree", Absent::File),
     ("hooks", Absent::Directory),
 ];
+
+/// The reason why the files that a sandbox has to protect cannot be found.
+#[derive(Debug, thiserror::Error)]
+pub enum ProtectionError {
+    /// The workspace is the root of the file system.
+    #[error("the workspace is the root of the file system")]
+    Root,
+    /// A directory cannot be read.
+    #[error("{} cannot be read: {error}", .directory.display())]
+    Unreadable {
+        /// The directory.
+        directory: PathBuf,
+        /// The error of the system.
+        error: io::Error,
+    },
+    /// The workspace has too many files to look at before each command.
+    #[error("{} has more than {MAXIMUM} files; choose a smaller workspace", .0.display())]
+    TooManyFiles(PathBuf),
+    /// The thread that read the directories has ended early.
+    #[error(transparent)]
+    Thread(#[from] JoinError),
+}
 
 /// The sandbox of programs that work in a workspace: they write there, except to protected files, and do not read
 /// files that the rules deny to `shell`.
@@ -85,8 +108,8 @@ impl WorkspaceSandbox {
     /// be written there.
     ///
     /// # Errors
-    /// The reason why the files that the sandbox has to protect cannot be found.
-    pub fn command(&self, program: impl AsRef<OsStr>) -> Result<Command, String> {
+    /// The files that the sandbox has to protect cannot be found.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Result<Command, ProtectionError> {
         let mut policy = self.sandbox.policy.clone();
         let root = self.workspace.root().to_owned();
         if self.may_write {
@@ -108,11 +131,10 @@ impl WorkspaceSandbox {
     pub async fn prepare(
         &self,
         program: impl Into<OsString>,
-    ) -> Result<tokio::process::Command, String> {
+    ) -> Result<tokio::process::Command, ProtectionError> {
         let (sandbox, program) = (self.clone(), program.into());
         let made = tokio::task::spawn_blocking(move || sandbox.command(program)).await;
-        let made = made.unwrap_or_else(|error| Err(error.to_string()))?;
-        Ok(made.into())
+        Ok(made??.into())
     }
 
     /// Returns what decides what a program in the sandbox can do, for the key of its result: a result without network
@@ -168,10 +190,10 @@ fn add_files(
     policy: &mut Policy,
     workspace: &Workspace,
     filter: &SearchFilter,
-) -> Result<(), String> {
+) -> Result<(), ProtectionError> {
     let root = workspace.root();
     if root.parent().is_none() {
-        return Err("the workspace is the root of the file system".to_owned());
+        return Err(ProtectionError::Root);
     }
     let (read_only, denied) = (&mut policy.read_only, &mut policy.denied);
     let mut protect = |path: PathBuf, absent| read_only.push(ReadOnly { path, absent });
@@ -188,7 +210,10 @@ fn add_files(
     // With true for those that are protected with all below.
     let mut directories = vec![(root.to_owned(), false)];
     while let Some((directory, is_protected)) = directories.pop() {
-        let unreadable = |error| format!("{} cannot be read: {error}", directory.display());
+        let unreadable = |error| ProtectionError::Unreadable {
+            directory: directory.clone(),
+            error,
+        };
         let entries = match std::fs::read_dir(&directory) {
             Ok(entries) => entries.collect::<Result<Vec<_>, _>>().map_err(unreadable)?,
             // Removed since.
@@ -202,10 +227,7 @@ fn add_files(
         };
         seen += entries.len();
         if seen > MAXIMUM {
-            return Err(format!(
-                "{} has more than {MAXIMUM} files; choose a smaller workspace",
-                root.display()
-            ));
+            return Err(ProtectionError::TooManyFiles(root.to_owned()));
         }
         let has = |name: &str| entries.iter().any(|entry| entry.file_name() == *name);
         let is_git = ["HEAD", "objects", "refs"].into_iter().all(has);

@@ -97,8 +97,9 @@ impl Rewind {
         let copying = tokio::task::spawn_blocking(move || {
             let folder = tempfile::tempdir_in(folder);
             let folder = folder.map_err(|error| format!("no place for copies: {error}"))?;
+            let copies = FileCopies::make(&workspace, paths, folder.path());
             Ok(Turn {
-                copies: FileCopies::make(&workspace, paths, folder.path())?,
+                copies: copies.map_err(|error| error.to_string())?,
                 _folder: folder,
             })
         });

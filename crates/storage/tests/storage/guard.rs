@@ -416,7 +416,7 @@ async fn redirect_policy_is_called_for_every_redirect() {
     let hop = format!("http://127.0.0.1:{port}/to/http://127.0.0.1:{port}/abc");
     let asked: Arc<Mutex<Vec<String>>> = Arc::default();
     let client = client(&["127.0.0.1"]);
-    let judged = |verdict: Result<(), String>| {
+    let judged = |verdict: Result<(), Error>| {
         let asked = Arc::clone(&asked);
         client.guarded().with_redirect_check(Arc::new(move |url| {
             asked.lock().unwrap().push(url.to_string());
@@ -427,7 +427,7 @@ async fn redirect_policy_is_called_for_every_redirect() {
     let request = guarded.request(Method::GET, &hop).unwrap();
     let response = guarded.send(request).await.unwrap();
     assert_eq!(body(response, 1_000).await.unwrap(), "abc");
-    let guarded = judged(Err("not today".to_owned()));
+    let guarded = judged(Err(Error::new(ErrorKind::Refused, "not today")));
     let request = guarded.request(Method::GET, &hop).unwrap();
     let error = guarded.send(request).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Refused);

@@ -9,7 +9,9 @@ use cachalot_core::{EffectTarget, EffectTargets, Effects, Secret};
 use cachalot_operation::{
     Arguments, OperationMetadata, ResourceAccess, ToolContext, ToolOutput, TypedTool,
 };
-use cachalot_storage::{AllowedHosts, Method, Url, body, header, masked, success};
+use cachalot_storage::{
+    AllowedHosts, Error, ErrorKind, Method, Url, body, header, masked, success,
+};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
 
@@ -98,10 +100,12 @@ impl ApiTool {
         url: &str,
         arguments: &Arguments,
         context: &ToolContext,
-    ) -> Result<String, String> {
-        let told = |error: cachalot_storage::Error| error.message;
-        let parsed = Url::parse(url).map_err(|error| format!("`{}`: {error}", masked(url)))?;
-        let hosts = AllowedHosts::from_url(&parsed).ok_or("the address has no host")?;
+    ) -> Result<String, Error> {
+        let parsed = Url::parse(url).map_err(|error| {
+            Error::new(ErrorKind::Invalid, format!("`{}`: {error}", masked(url)))
+        })?;
+        let hosts = AllowedHosts::from_url(&parsed)
+            .ok_or_else(|| Error::new(ErrorKind::Invalid, "the address has no host"))?;
         let client = if self.settings.allows_private {
             context
                 .http
@@ -109,7 +113,7 @@ impl ApiTool {
         } else {
             Ok(context.http.clone())
         };
-        let client = client.map_err(told)?.redirecting_to(&hosts).guarded();
+        let client = client?.redirecting_to(&hosts).guarded();
         let method = if self.settings.is_post {
             Method::POST
         } else {
@@ -122,11 +126,14 @@ impl ApiTool {
             if target.origin() == origin && target.path() == path {
                 Ok(())
             } else {
-                Err("the server redirects to another address".to_owned())
+                Err(Error::new(
+                    ErrorKind::Refused,
+                    "the server redirects to another address",
+                ))
             }
         };
         let client = client.with_redirect_check(Arc::new(stays));
-        let mut request = client.request(method, url).map_err(told)?;
+        let mut request = client.request(method, url)?;
         for (name, value) in &self.settings.headers {
             request = request.header(name.as_str(), value.expose());
         }
@@ -135,8 +142,8 @@ impl ApiTool {
                 .header(header::CONTENT_TYPE, "application/json")
                 .body(Value::Object(arguments.clone()).to_string());
         }
-        let response = client.send(request).await.and_then(success).map_err(told)?;
-        let bytes = body(response, MAX_BYTES).await.map_err(told)?;
+        let response = client.send(request).await.and_then(success)?;
+        let bytes = body(response, MAX_BYTES).await?;
         let text = String::from_utf8_lossy(&bytes);
         let shown = cachalot_core::text::head(&text, MAX_CHARS);
         Ok(if shown.len() < text.len() {
@@ -196,7 +203,7 @@ impl TypedTool for ApiTool {
         let answer = tokio::time::timeout(timeout, self.send(&url, &arguments, context)).await;
         match answer {
             Ok(Ok(text)) => ToolOutput::text(context.secret_set.redact(&text)),
-            Ok(Err(why)) => ToolOutput::error(context.secret_set.redact(&why)),
+            Ok(Err(error)) => ToolOutput::error(context.secret_set.redact(&error.message)),
             Err(_) => ToolOutput::error(format!(
                 "the request took longer than {} seconds",
                 timeout.as_secs_f64()

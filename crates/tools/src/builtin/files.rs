@@ -35,7 +35,7 @@ use self::file_call::file_tool;
 use super::metadata;
 use crate::workspace::{PathError, ResolvedPath};
 use cachalot_operation::{CacheClass, OperationMetadata, Tool, ToolContext};
-pub use copies::{FileCopies, RestoredFiles};
+pub use copies::{CopyError, FileCopies, RestoredFiles};
 pub(in crate::builtin) use temporary_file::TemporaryFile;
 
 /// `read_file`, `list_dir`, `glob`, `grep`, `write_file`, `edit_file` and `apply_patch`.

@@ -9,12 +9,13 @@ use cachalot_core::{EffectTarget, Effects};
 use cachalot_operation::ResourceAccess;
 use cachalot_store::user_record::{UserRecord, has_key, metadata_label};
 use cachalot_store::{
-    Error, Label, LabelMatch, Order, PageRequest, PutResult, Record, RecordFilter, Store,
-    StoreReply, space,
+    Label, LabelMatch, Order, PageRequest, PutResult, Record, RecordFilter, Store, StoreReply,
+    space,
 };
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 
+use super::call_error::CallError;
 use cachalot_operation::{CacheClass, OperationMetadata, ToolContext, ToolOutput, TypedTool};
 
 /// Timeout of a request to the store.
@@ -101,9 +102,11 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, 
 }
 
 impl MemoryArguments {
-    fn key(&self, action: &str) -> Result<&str, String> {
+    fn key(&self, action: &str) -> Result<&str, CallError> {
         let key = self.key.as_deref().filter(|key| !key.is_empty());
-        key.ok_or_else(|| format!("`{action}` needs `key`: the name of the record"))
+        key.ok_or_else(|| {
+            CallError::Refused(format!("`{action}` needs `key`: the name of the record"))
+        })
     }
 }
 
@@ -139,7 +142,7 @@ impl TypedTool for MemoryTool {
         };
         match done {
             Ok(answer) => ToolOutput::text(context.secret_set.redact(&answer.to_string())),
-            Err(why) => ToolOutput::error(context.secret_set.redact(&why)),
+            Err(error) => error.output(&context.secret_set),
         }
     }
 }
@@ -148,29 +151,31 @@ async fn store_value(
     store: &Arc<dyn Store>,
     arguments: MemoryArguments,
     context: &ToolContext,
-) -> Result<Value, String> {
+) -> Result<Value, CallError> {
     let key = arguments.key("store")?.to_owned();
     let remembered = UserRecord {
-        value: arguments
-            .value
-            .ok_or("`store` needs `value`: what to remember")?,
+        value: arguments.value.ok_or_else(|| {
+            CallError::Refused("`store` needs `value`: what to remember".to_owned())
+        })?,
         metadata: arguments.metadata,
     };
     let record = remembered.to_record(&key);
     if context.secret_set.occurs_in(&record.value) || context.secret_set.occurs_in(key.as_bytes()) {
-        return Err("this holds a secret, and nothing that is stored may: leave it out".to_owned());
+        return Err(CallError::Refused(
+            "this holds a secret, and nothing that is stored may: leave it out".to_owned(),
+        ));
     }
     match await_store(|| store.put(space::USER, record.clone(), None, &[])).await? {
         PutResult::Stored { revision } => {
             Ok(json!({ "stored": true, "key": key, "replaced": revision > 1 }))
         }
-        PutResult::LeaseLost | PutResult::CounterChanged { .. } => {
-            Err("the store did not accept the value; retry".to_owned())
-        }
+        PutResult::LeaseLost | PutResult::CounterChanged { .. } => Err(CallError::Refused(
+            "the store did not accept the value; retry".to_owned(),
+        )),
     }
 }
 
-async fn forget(store: &Arc<dyn Store>, arguments: &MemoryArguments) -> Result<Value, String> {
+async fn forget(store: &Arc<dyn Store>, arguments: &MemoryArguments) -> Result<Value, CallError> {
     let key = arguments.key("forget")?;
     // Selected by label, because the key as a prefix would also match longer keys.
     let exactly = [has_key(key)];
@@ -181,7 +186,7 @@ async fn forget(store: &Arc<dyn Store>, arguments: &MemoryArguments) -> Result<V
     };
     // Not repeated: the second call would not find what the first one has erased.
     let erased = store.erase(space::USER, &filter, PageRequest::keys(1));
-    let erased = erased.within(STORE_TIMEOUT).await.map_err(failure)?;
+    let erased = erased.within(STORE_TIMEOUT).await?;
     Ok(json!({ "forgotten": !erased.records.is_empty(), "key": key }))
 }
 
@@ -189,7 +194,7 @@ async fn search(
     store: &Arc<dyn Store>,
     arguments: &MemoryArguments,
     context: &ToolContext,
-) -> Result<Value, String> {
+) -> Result<Value, CallError> {
     let limit = arguments
         .limit
         .unwrap_or(DEFAULT_RESULTS)
@@ -233,14 +238,14 @@ fn shown(record: &Record, remembered: UserRecord) -> Value {
 }
 
 /// Returns the labels that `metadata` requires.
-fn required_labels(metadata: Option<&Map<String, Value>>) -> Result<Vec<Label>, String> {
+fn required_labels(metadata: Option<&Map<String, Value>>) -> Result<Vec<Label>, CallError> {
     metadata
         .into_iter()
         .flatten()
         .map(|(name, value)| {
-            metadata_label(name, value).ok_or_else(|| format!(
+            metadata_label(name, value).ok_or_else(|| CallError::Refused(format!(
                 "`metadata` asks for a list or an object in `{name}`: only text, numbers, booleans and null can be searched by"
-            ))
+            )))
         })
         .collect()
 }
@@ -250,12 +255,12 @@ async fn search_text(
     query: &str,
     labels: &[LabelMatch<'_>],
     limit: u32,
-) -> Result<Vec<Record>, String> {
+) -> Result<Vec<Record>, CallError> {
     let recall = store.recall().ok_or_else(|| {
-        format!(
+        CallError::Refused(format!(
             "the store `{}` has no full-text search: leave `query` out, or search by `metadata`",
             store.about().name
-        )
+        ))
     })?;
     let found = await_store(|| recall.search(query, labels, limit)).await?;
     Ok(found.into_iter().map(|found| found.record).collect())
@@ -265,7 +270,7 @@ async fn list_newest(
     store: &dyn Store,
     labels: &[LabelMatch<'_>],
     limit: u32,
-) -> Result<Vec<Record>, String> {
+) -> Result<Vec<Record>, CallError> {
     let filter = RecordFilter {
         labels,
         order: Order::Newest,
@@ -277,16 +282,8 @@ async fn list_newest(
 }
 
 /// Makes a call that can be repeated, so that the restart of a server is not a failure.
-async fn await_store<'a, T: Send + 'a>(call: impl Fn() -> StoreReply<'a, T>) -> Result<T, String> {
-    let answer = StoreReply::repeat(STORE_TIMEOUT, call).await;
-    answer.map_err(failure)
-}
-
-fn failure(error: Error) -> String {
-    let remedy = if error.is_retryable() {
-        "; try again later"
-    } else {
-        ""
-    };
-    format!("the store failed: {error}{remedy}")
+async fn await_store<'a, T: Send + 'a>(
+    call: impl Fn() -> StoreReply<'a, T>,
+) -> Result<T, CallError> {
+    Ok(StoreReply::repeat(STORE_TIMEOUT, call).await?)
 }

@@ -20,6 +20,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::process::Command;
 
+use super::call_error::CallError;
 use crate::workspace::{PathKind, Workspace};
 use cachalot_operation::{OperationMetadata, ToolContext, ToolOutput, TypedTool};
 pub(super) use capture::{Capture, cut};
@@ -109,7 +110,7 @@ impl Shell {
         })
     }
 
-    fn timeout(&self, seconds: Option<f64>) -> Result<Duration, String> {
+    fn timeout(&self, seconds: Option<f64>) -> Result<Duration, CallError> {
         let Some(seconds) = seconds else {
             return Ok(self.settings.timeout);
         };
@@ -117,10 +118,10 @@ impl Shell {
             .ok()
             .filter(|timeout| !timeout.is_zero() && *timeout <= self.settings.max_timeout)
             .ok_or_else(|| {
-                format!(
+                CallError::Refused(format!(
                     "`timeout` must be above 0 and at most {} seconds, but it is {seconds}",
                     self.settings.max_timeout.as_secs_f64()
-                )
+                ))
             })
     }
 
@@ -128,7 +129,7 @@ impl Shell {
         &self,
         arguments: &ShellArguments,
         context: &ToolContext,
-    ) -> Result<Command, String> {
+    ) -> Result<Command, CallError> {
         let mut command = arguments.command.to_command(context)?;
         let directory = arguments.working_directory.as_deref();
         command.current_dir(working_directory(&context.workspace, directory)?);
@@ -197,25 +198,31 @@ enum CommandArgument {
 }
 
 impl CommandArgument {
-    fn to_command(&self, context: &ToolContext) -> Result<Command, String> {
+    fn to_command(&self, context: &ToolContext) -> Result<Command, CallError> {
         let words = match self {
             Self::Line(line) => std::slice::from_ref(line),
             Self::Program(words) => words,
         };
         if words.iter().any(|word| word.contains('\0')) {
-            return Err("`command` holds a NUL character, which no command can".to_owned());
+            return Err(CallError::Refused(
+                "`command` holds a NUL character, which no command can".to_owned(),
+            ));
         }
         match self {
-            Self::Line(line) if line.trim().is_empty() => Err(
+            Self::Line(line) if line.trim().is_empty() => Err(CallError::Refused(
                 "`command` is empty: give a command line, or a list of a program and its arguments"
                     .to_owned(),
-            ),
+            )),
             Self::Line(line) => sandboxed::line(line, context),
             Self::Program(words) => {
                 let (program, arguments) = words
                     .split_first()
                     .filter(|(program, _)| !program.is_empty())
-                    .ok_or("`command` is empty: give a program and its arguments")?;
+                    .ok_or_else(|| {
+                        CallError::Refused(
+                            "`command` is empty: give a program and its arguments".to_owned(),
+                        )
+                    })?;
                 let mut command = sandboxed::command(program, context)?;
                 command.args(arguments);
                 Ok(command)
@@ -256,7 +263,7 @@ impl TypedTool for Shell {
             .and_then(|timeout| Ok((timeout, self.command(&arguments, context)?)));
         let (timeout, command) = match prepared {
             Ok(prepared) => prepared,
-            Err(wrong) => return ToolOutput::error(context.secret_set.redact(&wrong)),
+            Err(error) => return error.output(&context.secret_set),
         };
         let program = command
             .as_std()
@@ -288,19 +295,19 @@ impl TypedTool for Shell {
 pub(super) fn working_directory(
     workspace: &Workspace,
     named: Option<&str>,
-) -> Result<PathBuf, String> {
+) -> Result<PathBuf, CallError> {
     let Some(named) = named.filter(|named| !named.is_empty()) else {
         return Ok(workspace.root().to_owned());
     };
-    let resolved = workspace
-        .resolved(named)
-        .map_err(|refusal| refusal.to_string())?;
+    let resolved = workspace.resolved(named)?;
     match resolved.found {
         PathKind::Directory => Ok(resolved.real),
-        PathKind::Nothing => Err(format!(
+        PathKind::Nothing => Err(CallError::Refused(format!(
             "there is no directory `{named}` in the workspace to run in"
-        )),
-        _ => Err(format!("`{named}` is no directory to run in")),
+        ))),
+        _ => Err(CallError::Refused(format!(
+            "`{named}` is no directory to run in"
+        ))),
     }
 }
 

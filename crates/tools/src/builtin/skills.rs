@@ -22,6 +22,7 @@ use cachalot_operation::ResourceAccess;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::call_error::CallError;
 use crate::run_blocking::run_blocking;
 use crate::workspace::Workspace;
 use cachalot_operation::{
@@ -124,10 +125,10 @@ fn metadata(
     super::metadata(name, description, parameters, true, CacheClass::Validated)
 }
 
-fn output(done: Result<String, String>, context: &ToolContext) -> ToolOutput {
+fn output(done: Result<String, CallError>, context: &ToolContext) -> ToolOutput {
     match done {
         Ok(text) => ToolOutput::text(context.secret_set.redact(&text)),
-        Err(why) => ToolOutput::error(context.secret_set.redact(&why)),
+        Err(error) => error.output(&context.secret_set),
     }
 }
 
@@ -217,8 +218,8 @@ pub fn list_skills(
     };
     for root in roots {
         let names = root.names(witness).unwrap_or_else(|why| {
-            witness.mark_incomplete(why.clone());
-            troubles.push(why);
+            witness.mark_incomplete(why.to_string());
+            troubles.push(why.to_string());
             Vec::new()
         });
         for name in names {
@@ -229,8 +230,8 @@ pub fn list_skills(
                 Ok(None) => {}
                 Ok(Some(skill)) => lines.push((name, describe_skill(&skill, witness))),
                 Err(why) => {
-                    witness.mark_incomplete(why.clone());
-                    troubles.push(why);
+                    witness.mark_incomplete(why.to_string());
+                    troubles.push(why.to_string());
                 }
             }
         }
@@ -336,7 +337,9 @@ impl TypedTool for SkillView {
             let shown = head(&arguments.name, 80);
             let missing = "; skills_list names those that there are";
             return output(
-                Err(format!("there is no skill `{shown}`{missing}")),
+                Err(CallError::Refused(format!(
+                    "there is no skill `{shown}`{missing}"
+                ))),
                 context,
             );
         }
@@ -350,13 +353,15 @@ fn view(
     arguments: &SkillViewArguments,
     context: &ToolContext,
     data: Option<&Path>,
-) -> Result<String, String> {
+) -> Result<String, CallError> {
     let skill = existing(&arguments.name, context, data)?;
     let witness = &context.witness;
     if let Some(file) = arguments.file() {
         return skill.text(file, witness).map_err(|why| {
             match skill.files(MAX_LISTED_FILES, witness) {
-                Ok((files, _)) => format!("{why}; its files are: {}", files.join(", ")),
+                Ok((files, _)) => {
+                    CallError::Refused(format!("{why}; its files are: {}", files.join(", ")))
+                }
                 Err(_) => why,
             }
         });
@@ -376,7 +381,7 @@ fn view(
 }
 
 /// Returns the skill of a name; the error suggests a similar name.
-fn existing(name: &str, context: &ToolContext, data: Option<&Path>) -> Result<Skill, String> {
+fn existing(name: &str, context: &ToolContext, data: Option<&Path>) -> Result<Skill, CallError> {
     let roots = roots(&context.workspace, data, &context.witness);
     if locations::is_valid_name(name)
         && let Some(skill) = find(&roots, name, &context.witness)?
@@ -389,8 +394,10 @@ fn existing(name: &str, context: &ToolContext, data: Option<&Path>) -> Result<Sk
         .flatten()
         .collect();
     let shown = head(name, 80);
-    Err(match nearest(shown, names.iter().map(String::as_str)) {
-        Some(near) => format!("there is no skill `{shown}`; did you mean `{near}`?"),
-        None => format!("there is no skill `{shown}`; skills_list names those that there are"),
-    })
+    Err(CallError::Refused(
+        match nearest(shown, names.iter().map(String::as_str)) {
+            Some(near) => format!("there is no skill `{shown}`; did you mean `{near}`?"),
+            None => format!("there is no skill `{shown}`; skills_list names those that there are"),
+        },
+    ))
 }

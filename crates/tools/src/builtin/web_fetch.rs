@@ -151,23 +151,22 @@ impl WebFetch {
         url: &str,
         arguments: Arguments,
         context: &ToolContext,
-    ) -> Result<FetchedPage, String> {
+    ) -> Result<FetchedPage, Error> {
         if self.is_allowed_host(url) == Some(false) {
-            return Err(format!(
+            let why = format!(
                 "`{}` was not fetched: its host is not in `allowed_hosts` of this tool. Do not try it again; use an allowed host or inform the user",
                 masked(url)
-            ));
+            );
+            return Err(Error::new(ErrorKind::Refused, why));
         }
         if Url::parse(url.trim()).is_ok_and(|url| self.blocked.allows(&url)) {
-            return Err(format!("`{}` was not fetched: {BLOCKED}", masked(url)));
+            let why = format!("`{}` was not fetched: {BLOCKED}", masked(url));
+            return Err(Error::new(ErrorKind::Refused, why));
         }
         let client = if self.allow.is_empty() {
             context.http.clone()
         } else {
-            context
-                .http
-                .allowing(&self.allow)
-                .map_err(|error| error.message)?
+            context.http.allowing(&self.allow)?
         };
         let client = match &self.hosts {
             Some(hosts) => client.redirecting_to(hosts).guarded(),
@@ -184,8 +183,7 @@ impl WebFetch {
         let client =
             client.with_redirect_check(Arc::new(move |target: &Url| redirects.judge(target)));
         let mut request = client
-            .request(Method::GET, url)
-            .map_err(|error| error.message)?
+            .request(Method::GET, url)?
             .header(
                 header::ACCEPT,
                 "text/markdown, text/html;q=0.9, text/plain;q=0.9, application/json;q=0.9, */*;q=0.5",
@@ -197,59 +195,63 @@ impl WebFetch {
             }
         }
         let whole = async {
-            let response = client.send(request).await.and_then(success);
-            self.take(response.map_err(|error| error.message)?).await
+            let response = client.send(request).await.and_then(success)?;
+            self.take(response).await
         };
         tokio::time::timeout(self.settings.timeout, whole)
             .await
             .unwrap_or_else(|_| {
-                Err(format!(
+                let why = format!(
                     "`{}` took longer than {} seconds; try again later, or another address",
                     masked(url),
                     self.settings.timeout.as_secs_f64()
-                ))
+                );
+                Err(Error::new(ErrorKind::Unavailable, why))
             })
     }
 
-    async fn take(&self, response: Response) -> Result<FetchedPage, String> {
+    async fn take(&self, response: Response) -> Result<FetchedPage, Error> {
         let url = response.url().to_string();
-        let it = |what: String| {
-            format!(
-                "`{}` {what}; fetch it with the shell if you need it",
-                masked(&url)
-            )
+        let unusable = |kind, what: String| {
+            let url = masked(&url);
+            let message = format!("`{url}` {what}; fetch it with the shell if you need it");
+            Error::new(kind, message)
         };
+        let invalid = |what| unusable(ErrorKind::Invalid, what);
         let headers = response.headers().clone();
         let media_type = page::media_type(&headers);
         let encoded = headers.get(header::CONTENT_ENCODING);
         if let Some(encoding) = encoded.filter(|encoding| *encoding != "identity") {
-            return Err(it(format!(
+            return Err(invalid(format!(
                 "came compressed ({encoding:?}), though that was not asked for"
             )));
         }
         let stated = PageKind::stated(&media_type);
         if stated == PageKind::Binary {
-            return Err(it(not_text(&media_type, response.content_length())));
+            return Err(invalid(not_text(&media_type, response.content_length())));
         }
         let bytes = body(response, self.settings.max_bytes)
             .await
             .map_err(|error| match error.kind {
-                ErrorKind::TooLarge => it(format!(
-                    "is larger than {} bytes, and no more are taken",
-                    self.settings.max_bytes
-                )),
-                _ => error.message,
+                ErrorKind::TooLarge => unusable(
+                    error.kind,
+                    format!(
+                        "is larger than {} bytes, and no more are taken",
+                        self.settings.max_bytes
+                    ),
+                ),
+                _ => error,
             })?;
         let kind = match stated {
             PageKind::Unstated => PageKind::detect(&bytes),
             stated => stated,
         };
         if kind == PageKind::Binary {
-            return Err(it(not_text(&media_type, Some(bytes.len() as u64))));
+            return Err(invalid(not_text(&media_type, Some(bytes.len() as u64))));
         }
         let text = page::text(&headers, bytes)
             .await
-            .map_err(|why| it(format!("cannot be read: {why}")))?;
+            .map_err(|error| invalid(format!("cannot be read: {error}")))?;
         Ok(FetchedPage { url, kind, text })
     }
 }
@@ -349,18 +351,19 @@ struct Redirects {
 
 impl Redirects {
     /// Returns the reason if a redirect to `target` must not be followed.
-    fn judge(&self, target: &Url) -> Result<(), String> {
+    fn judge(&self, target: &Url) -> Result<(), Error> {
+        let refused = |why: String| Err(Error::new(ErrorKind::Refused, why));
         if self.blocked.allows(target) {
-            return Err(BLOCKED.to_owned());
+            return refused(BLOCKED.to_owned());
         }
         let again = "call this tool with that address if you need it";
         let own = self.requested.urls.first().and_then(|url| host(url));
         let is_same_host = own.is_some() && own == host(target.as_str());
         match self.decide(target.as_str()) {
-            PermissionDecision::Deny(rule) => Err(format!(
+            PermissionDecision::Deny(rule) => refused(format!(
                 "it is denied by the rule `{rule}`; do not try it again"
             )),
-            PermissionDecision::Unclear { rule, why } => Err(format!(
+            PermissionDecision::Unclear { rule, why } => refused(format!(
                 "the rule `{rule}` may deny it ({why}); do not try it again"
             )),
             PermissionDecision::Allow => Ok(()),
@@ -375,10 +378,10 @@ impl Redirects {
                     {
                         Ok(())
                     }
-                    (_, Some(rule)) => Err(format!(
+                    (_, Some(rule)) => refused(format!(
                         "the rule `{rule}` wants the user to be asked about it; {again}"
                     )),
-                    (_, None) => Err(format!("only the address before was approved; {again}")),
+                    (_, None) => refused(format!("only the address before was approved; {again}")),
                 }
             }
         }
@@ -470,7 +473,7 @@ impl TypedTool for WebFetch {
                     Err(_) => ToolOutput::error("the page could not be converted; try `raw: true`"),
                 }
             }
-            Err(why) => ToolOutput::error(why),
+            Err(error) => ToolOutput::error(error.message),
         }
     }
 }

@@ -336,7 +336,10 @@ impl CachedCall<'_> {
         };
         let (value, storable) = match stored_result::encode(&output) {
             Ok(value) => (value, storable),
-            Err(why) => (bytes::Bytes::new(), Err(Reason::Declined(why))),
+            Err(error) => (
+                bytes::Bytes::new(),
+                Err(Reason::Declined(error.to_string())),
+            ),
         };
         let delivery_key = self.delivery_key(&value);
         let expires = expires(&output, cacheability.ttl(), self.context.clock.now());

@@ -49,7 +49,7 @@ pub(super) fn failure(output: &ToolOutput) -> Failure {
 }
 
 /// Encodes a result.
-pub(super) fn encode(output: &ToolOutput) -> Result<Bytes, String> {
+pub(super) fn encode(output: &ToolOutput) -> serde_json::Result<Bytes> {
     /// A borrowed form of [`StoredResult`].
     #[derive(Serialize)]
     struct StoredResultRef<'a> {
@@ -60,8 +60,7 @@ pub(super) fn encode(output: &ToolOutput) -> Result<Bytes, String> {
         content: &output.content,
         private: output.private,
     };
-    let bytes = serde_json::to_vec(&keeping).map_err(|error| error.to_string())?;
-    Ok(bytes.into())
+    serde_json::to_vec(&keeping).map(Bytes::from)
 }
 
 fn decode(bytes: &[u8]) -> Result<StoredResult, DecodeError> {

@@ -44,7 +44,7 @@ fn taking(parameters: Value) -> Registry {
     Registry::new(vec![tool]).unwrap()
 }
 
-fn prepare(parameters: &Value, written: &str) -> Result<Value, String> {
+fn prepare(parameters: &Value, written: &str) -> Result<Value, ToolOutput> {
     match taking(parameters.clone())
         .prepare(call("tool", written))
         .preparation
@@ -52,13 +52,13 @@ fn prepare(parameters: &Value, written: &str) -> Result<Value, String> {
         Preparation::Ready { arguments, .. } => Ok(Value::Object(arguments)),
         Preparation::Refused(output) => {
             assert!(output.is_error);
-            Err(text(&output))
+            Err(output)
         }
     }
 }
 
 /// The result of casting an argument to this schema.
-fn cast(schema: Value, written: &str) -> Result<Value, String> {
+fn cast(schema: Value, written: &str) -> Result<Value, ToolOutput> {
     let parameters = json!({"type": "object", "properties": {"x": schema}, "required": ["x"]});
     prepare(&parameters, &format!("{{\"x\": {written}}}")).map(|arguments| arguments["x"].clone())
 }
@@ -305,7 +305,7 @@ fn null_for_an_optional_argument_is_dropped() {
         ),
         Ok(json!({"path": "a", "either": null, "any": null}))
     );
-    let said = prepare(&schema, r#"{"path": null}"#).unwrap_err();
+    let said = text(&prepare(&schema, r#"{"path": null}"#).unwrap_err());
     assert!(said.contains("`path` must be a string, not null"), "{said}");
 }
 
@@ -378,7 +378,7 @@ fn non_object_arguments_are_refused() {
         (r#"{"path" "a"}"#, "expected a colon, at line 1 column"),
         ("path: a", "not valid JSON"),
     ] {
-        let said = prepare(&file(), written).unwrap_err();
+        let said = text(&prepare(&file(), written).unwrap_err());
         assert!(said.contains(expected), "{written}: {said}");
         assert!(said.starts_with("`tool` did not run. "), "{said}");
     }
@@ -425,10 +425,10 @@ fn error_messages_name_argument_expectation_and_value() {
             "`path` must be a string, not the object {}",
         ),
     ] {
-        let said = prepare(&file(), written).unwrap_err();
+        let said = text(&prepare(&file(), written).unwrap_err());
         assert!(said.contains(expected), "{written}: {said}");
     }
-    let several = prepare(&file(), r#"{"limit": 0, "zzzz": 1}"#).unwrap_err();
+    let several = text(&prepare(&file(), r#"{"limit": 0, "zzzz": 1}"#).unwrap_err());
     assert!(
         several.contains("Some arguments are wrong:\n- "),
         "{several}"
@@ -438,7 +438,7 @@ fn error_messages_name_argument_expectation_and_value() {
         &file(),
         &json!({"path": 1, "limit": "x".repeat(10_000)}).to_string(),
     );
-    assert!(long.unwrap_err().len() < 400);
+    assert!(text(&long.unwrap_err()).len() < 400);
 }
 
 fn value() -> impl Strategy<Value = Value> {

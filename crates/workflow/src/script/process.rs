@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cachalot_process::{ProcessGroup, StartError};
-use cachalot_tools::WorkspaceSandbox;
+use cachalot_tools::{ProtectionError, WorkspaceSandbox};
 use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
@@ -56,7 +56,7 @@ pub(super) struct Worker {
 #[derive(Debug)]
 pub(super) enum WorkerError {
     /// The sandbox of the process cannot be made.
-    NoSandbox(String),
+    NoSandbox(ProtectionError),
     /// The process could not be started.
     NotStarted(StartError),
     /// The process was not ready in time.

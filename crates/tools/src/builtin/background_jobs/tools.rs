@@ -13,6 +13,7 @@ use cachalot_operation::{
 };
 use serde::Deserialize;
 
+use crate::builtin::call_error::CallError;
 use crate::builtin::internal_tool::{InternalCall, internal_tool};
 use crate::builtin::session_state::{NewJob, SessionState};
 use crate::builtin::shell::{CommandEnvironment, sandboxed_line, working_directory};
@@ -36,10 +37,10 @@ fn reading(
 }
 
 /// Returns the result of a call about a job.
-fn result(done: Result<String, String>, context: &ToolContext) -> ToolOutput {
+fn result(done: Result<String, CallError>, context: &ToolContext) -> ToolOutput {
     passing_result(match done {
         Ok(text) => ToolOutput::text(text),
-        Err(why) => ToolOutput::error(context.secret_set.redact(&why)),
+        Err(error) => error.output(&context.secret_set),
     })
 }
 
@@ -85,13 +86,17 @@ impl RunJob {
         &self,
         arguments: RunArguments,
         context: &ToolContext,
-    ) -> Result<String, String> {
+    ) -> Result<String, CallError> {
         let line = arguments.cmd;
         if line.contains('\0') {
-            return Err("`cmd` holds a NUL character, which no command can".to_owned());
+            return Err(CallError::Refused(
+                "`cmd` holds a NUL character, which no command can".to_owned(),
+            ));
         }
         if line.trim().is_empty() {
-            return Err("`cmd` is empty: give a command line".to_owned());
+            return Err(CallError::Refused(
+                "`cmd` is empty: give a command line".to_owned(),
+            ));
         }
         let mut command = sandboxed_line(&line, context)?;
         command.current_dir(working_directory(
@@ -246,10 +251,13 @@ struct StopJob {
 }
 
 impl StopJob {
-    async fn stop(&self, jobs: &ShownJobs) -> Result<String, String> {
+    async fn stop(&self, jobs: &ShownJobs) -> Result<String, CallError> {
         let job = jobs.state.jobs.job(&self.job_id)?;
         if !job.is_running() {
-            return Err(format!("the job is not running. {}", job.line()));
+            return Err(CallError::Refused(format!(
+                "the job is not running. {}",
+                job.line()
+            )));
         }
         job.stop();
         job.ended().await;
@@ -278,7 +286,7 @@ struct WaitForJob {
 }
 
 impl WaitForJob {
-    async fn wait(&self, jobs: &ShownJobs) -> Result<String, String> {
+    async fn wait(&self, jobs: &ShownJobs) -> Result<String, CallError> {
         let job = jobs.state.jobs.job(&self.job_id)?;
         let seconds = self.timeout.unwrap_or(WAIT_SECONDS);
         let waited = tokio::time::timeout(Duration::from_secs(seconds), job.ended()).await;

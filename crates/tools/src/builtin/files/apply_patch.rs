@@ -113,7 +113,7 @@ fn patch(
         said.push('\n');
     }
     plan.check_directories()?;
-    commit(workspace, &plan.changes(), abandoned).map_err(ToolOutput::error)?;
+    commit(workspace, &plan.changes(), abandoned)?;
     Ok(ToolOutput::text(said))
 }
 

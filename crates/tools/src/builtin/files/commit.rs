@@ -9,6 +9,7 @@ use std::io;
 use std::path::PathBuf;
 
 use bytes::Bytes;
+use cachalot_operation::ToolOutput;
 use rustix::fs::{Access, AtFlags};
 use tokio_util::sync::CancellationToken;
 
@@ -35,17 +36,55 @@ pub(super) struct FileChange<'a> {
     pub(super) mode: Option<u32>,
 }
 
-/// Makes all changes. The error names the one that failed; then none is made, unless the error reports a
-/// failed rollback.
+/// The reason why changes were not made.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CommitError {
+    #[error("the caller was canceled")]
+    Canceled,
+    #[error("`{0}` was changed by another process in the meantime; read it again")]
+    Changed(String),
+    /// A file could not be written; with the earlier changes that could not be rolled back.
+    #[error("cannot write `{path}`: {error}{}", describe_unreverted(.unreverted))]
+    Write {
+        path: String,
+        error: io::Error,
+        unreverted: Vec<(String, io::Error)>,
+    },
+}
+
+impl CommitError {
+    fn write(path: String, error: io::Error) -> Self {
+        Self::Write {
+            path,
+            error,
+            unreverted: Vec::new(),
+        }
+    }
+}
+
+impl From<CommitError> for ToolOutput {
+    fn from(error: CommitError) -> Self {
+        Self::error(error.to_string())
+    }
+}
+
+fn describe_unreverted(files: &[(String, io::Error)]) -> String {
+    let files = files.iter().map(|(path, error)| {
+        format!("; `{path}` is changed already and could not be changed back: {error}")
+    });
+    files.collect()
+}
+
+/// Makes all changes. If one fails, none is made, unless the error reports a failed rollback.
 pub(super) fn commit(
     workspace: &Workspace,
     changes: &[FileChange<'_>],
     abandoned: &CancellationToken,
-) -> Result<(), String> {
+) -> Result<(), CommitError> {
     let mut made = Vec::new();
     let result = stage_all(workspace, changes, &mut made).and_then(|mut staged| {
         if abandoned.is_cancelled() {
-            return Err("the caller was canceled".to_owned());
+            return Err(CommitError::Canceled);
         }
         apply_all(workspace, &mut staged)
     });
@@ -62,44 +101,34 @@ fn stage_all<'a>(
     workspace: &Workspace,
     changes: &'a [FileChange<'a>],
     made: &mut Vec<PathBuf>,
-) -> Result<Vec<Staged<'a>>, String> {
+) -> Result<Vec<Staged<'a>>, CommitError> {
     changes
         .iter()
         .map(|change| {
-            Staged::new(change, made).map_err(|error| {
-                let path = workspace.shown(&change.resolved.real);
-                format!("cannot write `{path}`: {error}")
-            })
+            Staged::new(change, made)
+                .map_err(|error| CommitError::write(workspace.shown(&change.resolved.real), error))
         })
         .collect()
 }
 
-fn apply_all(workspace: &Workspace, staged: &mut [Staged<'_>]) -> Result<(), String> {
+fn apply_all(workspace: &Workspace, staged: &mut [Staged<'_>]) -> Result<(), CommitError> {
     let shown = |staged: &Staged<'_>| workspace.shown(&staged.change.resolved.real);
     for one in staged.iter() {
         match one.is_unchanged() {
             Ok(true) => {}
-            Ok(false) => {
-                return Err(format!(
-                    "`{}` was changed by another process in the meantime; read it again",
-                    shown(one)
-                ));
-            }
-            Err(error) => return Err(format!("cannot write `{}`: {error}", shown(one))),
+            Ok(false) => return Err(CommitError::Changed(shown(one))),
+            Err(error) => return Err(CommitError::write(shown(one), error)),
         }
     }
     for index in 0..staged.len() {
         if let Err(error) = staged[index].apply() {
-            let mut said = format!("cannot write `{}`: {error}", shown(&staged[index]));
-            for done in staged[..index].iter().rev() {
-                if let Err(error) = done.roll_back() {
-                    said.push_str(&format!(
-                        "; `{}` is changed already and could not be changed back: {error}",
-                        shown(done)
-                    ));
-                }
-            }
-            return Err(said);
+            let made = staged[..index].iter().rev();
+            let unreverted = made.filter_map(|done| Some((shown(done), done.roll_back().err()?)));
+            return Err(CommitError::Write {
+                path: shown(&staged[index]),
+                error,
+                unreverted: unreverted.collect(),
+            });
         }
     }
     Ok(())
@@ -201,6 +230,7 @@ mod tests {
             })
             .collect();
         let error = commit(&workspace, &changes, &CancellationToken::default()).unwrap_err();
+        let error = error.to_string();
         assert!(error.starts_with("cannot write `none`: "), "{error}");
         assert!(!error.contains("could not be changed back"), "{error}");
         assert_eq!(fs::read_to_string(root.path().join("a")).unwrap(), "a");
@@ -224,6 +254,7 @@ mod tests {
             mode: None,
         };
         let error = commit(&workspace, &[change], &CancellationToken::default()).unwrap_err();
+        let error = error.to_string();
         assert!(
             error.contains("was changed by another process in the meantime"),
             "{error}"

@@ -20,6 +20,25 @@ const MAX_FILES: usize = 10_000;
 /// Maximum size of all files in bytes.
 const MAX_BYTES: u64 = 256 << 20;
 
+/// The reason why files cannot be copied.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    /// There are too many files.
+    #[error("more than {} files would have to be copied", grouped(MAX_FILES as u64))]
+    TooManyFiles,
+    /// The files are too large together.
+    #[error("more than {} MiB would have to be copied", MAX_BYTES >> 20)]
+    TooMuch,
+    /// A file cannot be copied.
+    #[error("{} cannot be copied: {error}", .path.display())]
+    File {
+        /// Its path, relative to the workspace.
+        path: PathBuf,
+        /// The reason.
+        error: io::Error,
+    },
+}
+
 /// Copies of files of a workspace.
 #[derive(Debug)]
 pub struct FileCopies {
@@ -53,7 +72,11 @@ impl FileCopies {
     ///
     /// # Errors
     /// There are more than 10,000 files, or more than 256 MiB, or one of more than 32 MiB; or a file cannot be copied.
-    pub fn make(workspace: &Workspace, paths: Vec<PathBuf>, folder: &Path) -> Result<Self, String> {
+    pub fn make(
+        workspace: &Workspace,
+        paths: Vec<PathBuf>,
+        folder: &Path,
+    ) -> Result<Self, CopyError> {
         let mut copies = Self {
             folder: folder.to_owned(),
             files: Vec::new(),
@@ -74,13 +97,10 @@ impl FileCopies {
             size = size.saturating_add(metadata.map_or(0, |metadata| metadata.len()));
             found.push((path, resolved));
             if found.len() > MAX_FILES {
-                return Err(format!(
-                    "more than {} files would have to be copied",
-                    grouped(MAX_FILES as u64)
-                ));
+                return Err(CopyError::TooManyFiles);
             }
             if size > MAX_BYTES {
-                return Err(too_much());
+                return Err(CopyError::TooMuch);
             }
         }
         for (path, resolved) in found {
@@ -89,8 +109,8 @@ impl FileCopies {
                 .and_then(|file| copies.add(path.clone(), file));
             match copied {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(format!("{} cannot be copied: {error}", path.display())),
-                Ok(()) if copies.bytes > MAX_BYTES => return Err(too_much()),
+                Err(error) => return Err(CopyError::File { path, error }),
+                Ok(()) if copies.bytes > MAX_BYTES => return Err(CopyError::TooMuch),
                 Ok(()) => {}
             }
         }
@@ -134,7 +154,7 @@ impl FileCopies {
             match self.restore_file(workspace, number, file) {
                 Ok(true) => restored.restored.push(file.path.clone()),
                 Ok(false) => {}
-                Err(why) => restored.failures.push(why),
+                Err(output) => restored.failures.push(text(&output)),
             }
         }
         restored
@@ -146,17 +166,16 @@ impl FileCopies {
         workspace: &Workspace,
         number: usize,
         file: &CopiedFile,
-    ) -> Result<bool, String> {
+    ) -> Result<bool, ToolOutput> {
         let path = file.path.display().to_string();
-        let resolved = workspace
-            .resolved(&file.path)
-            .map_err(|error| error.to_string())?;
+        let resolved = workspace.resolved(&file.path)?;
         if resolved.real != workspace.root().join(&file.path) {
-            return Err(format!("`{path}` is a link now, or below one"));
+            let why = format!("`{path}` is a link now, or below one");
+            return Err(ToolOutput::error(why));
         }
         let content = fs::read(self.copy_of(number))
-            .map_err(|error| format!("the copy of `{path}`: {error}"))?;
-        let before = read_if_exists(&resolved, &path).map_err(|output| text(&output))?;
+            .map_err(|error| ToolOutput::error(format!("the copy of `{path}`: {error}")))?;
+        let before = read_if_exists(&resolved, &path)?;
         let is_same = before
             .as_ref()
             .is_some_and(|before| before.bytes == content && before.mode == file.mode);
@@ -172,10 +191,6 @@ impl FileCopies {
         commit(workspace, &[change], &CancellationToken::new())?;
         Ok(true)
     }
-}
-
-fn too_much() -> String {
-    format!("more than {} MiB would have to be copied", MAX_BYTES >> 20)
 }
 
 fn text(output: &ToolOutput) -> String {
@@ -270,6 +285,7 @@ mod tests {
         let large = File::create(root.path().join("large")).unwrap();
         large.set_len(MAX_IN_MEMORY_BYTES + 1).unwrap();
         let error = FileCopies::make(&workspace, paths(&["large"]), folder.path()).unwrap_err();
+        let error = error.to_string();
         assert!(
             error.contains("large cannot be copied: it has more than 32 MiB"),
             "{error}"

@@ -94,7 +94,7 @@ fn edit(
         after: Some(&after),
         mode: None,
     };
-    commit(&context.workspace, &[change], abandoned).map_err(ToolOutput::error)?;
+    commit(&context.workspace, &[change], abandoned)?;
     Ok(ToolOutput::text(report(
         path,
         &after,

@@ -91,12 +91,54 @@ pub struct PatchError {
     pub reason: String,
 }
 
+/// The error of a hunk that does not fit a text.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("hunk {number} (line {line} of the patch) does not fit: {mismatch}")]
+pub struct HunkError {
+    /// The number of the hunk, from 1.
+    pub number: usize,
+    /// The line of the patch where it begins, from 1.
+    pub line: usize,
+    /// The reason.
+    pub mismatch: Mismatch,
+}
+
+/// The reason why a hunk does not fit.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Mismatch {
+    /// The anchor is not in the text after this number of lines.
+    #[error("there is no line `{}`{}; what follows `@@` must be a whole line of the file", .0, behind(*.1))]
+    Anchor(String, usize),
+    /// The lines occur at several lines of the text, from 1.
+    #[error(
+        "its lines occur {} times, at lines {}; add context, or name the preceding line with `@@`",
+        .0.len(),
+        first_places(.0)
+    )]
+    Ambiguous(Vec<usize>),
+    /// The lines are not in the text; with what comes near.
+    #[error("its lines are not in the file{0}")]
+    Missing(String),
+}
+
+fn behind(position: usize) -> String {
+    match position {
+        0 => String::new(),
+        line => format!(" behind line {line}"),
+    }
+}
+
+fn first_places(places: &[usize]) -> String {
+    let first: Vec<String> = places.iter().take(10).map(usize::to_string).collect();
+    first.join(", ")
+}
+
 /// Applies hunks to a text: all of them, in the order of the text. Lines keep their endings, and new lines
 /// get the most frequent one. The presence of a newline at the end of the file does not change.
 ///
 /// # Errors
-/// The hunk that does not fit, and the reason.
-pub fn apply_hunks(hunks: &[Hunk], text: &[u8]) -> Result<Vec<u8>, String> {
+/// A hunk does not fit.
+pub fn apply_hunks(hunks: &[Hunk], text: &[u8]) -> Result<Vec<u8>, HunkError> {
     apply::apply(hunks, text).map(|applied| applied.bytes)
 }
 

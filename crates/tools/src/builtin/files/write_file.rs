@@ -67,7 +67,7 @@ fn write(
         after: Some(content),
         mode: None,
     };
-    commit(&context.workspace, &[change], abandoned).map_err(ToolOutput::error)?;
+    commit(&context.workspace, &[change], abandoned)?;
     let size = format!(
         "{}, {} bytes",
         format_count(count_lines(content), "line"),

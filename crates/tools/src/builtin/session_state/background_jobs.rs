@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use super::job::{Job, NewJob};
+use crate::builtin::call_error::CallError;
 use crate::builtin::shell::start_error;
 
 /// Maximum number of running jobs of a session.
@@ -68,14 +69,14 @@ impl BackgroundJobs {
     /// command has ended.
     ///
     /// # Errors
-    /// A message for the model.
+    /// The session is ending, too many jobs are running, or the command cannot be started.
     pub(in crate::builtin) async fn start(
         &self,
         new: NewJob,
         command: Command,
         write_notifier: &WriteNotifier,
         context: &ToolContext,
-    ) -> Result<Arc<Job>, String> {
+    ) -> Result<Arc<Job>, CallError> {
         let domains = raised_domains(&EffectTargets::Unknown, context.workspace.root());
         let write = write_notifier.begin(domains).await;
         let mut state = self.state.lock();
@@ -90,7 +91,7 @@ impl BackgroundJobs {
         };
         let started = run
             .start()
-            .map_err(|error: Error| start_error(&new.line, &error))?;
+            .map_err(|error: Error| CallError::Refused(start_error(&new.line, &error)))?;
         state.started += 1;
         let (stop, stopped) = oneshot::channel();
         let id = format!("job_{}", state.started);
@@ -114,20 +115,20 @@ impl BackgroundJobs {
     /// Returns the job with this ID.
     ///
     /// # Errors
-    /// A message for the model.
-    pub(in crate::builtin) fn job(&self, id: &str) -> Result<Arc<Job>, String> {
+    /// There is no such job.
+    pub(in crate::builtin) fn job(&self, id: &str) -> Result<Arc<Job>, CallError> {
         let state = self.state.lock();
         let found = state.jobs.iter().find(|job| job.id == id);
         found.cloned().ok_or_else(|| {
             let known: Vec<&str> = state.jobs.iter().map(|job| job.id.as_str()).collect();
-            if known.is_empty() {
+            CallError::Refused(if known.is_empty() {
                 format!("there is no background job `{id}`, nor any other")
             } else {
                 format!(
                     "there is no background job `{id}`; the jobs are: {}",
                     known.join(", ")
                 )
-            }
+            })
         })
     }
 
@@ -156,16 +157,18 @@ impl JobsState {
     /// Makes room for another job.
     ///
     /// # Errors
-    /// A message for the model.
-    fn make_room(&mut self) -> Result<(), String> {
+    /// The session is ending, or too many jobs are running.
+    fn make_room(&mut self) -> Result<(), CallError> {
         if self.is_closed {
-            return Err("the session is ending; no job can be started".to_owned());
+            return Err(CallError::Refused(
+                "the session is ending; no job can be started".to_owned(),
+            ));
         }
         let running = self.jobs.iter().filter(|job| job.is_running()).count();
         if running >= MAX_RUNNING {
-            return Err(format!(
+            return Err(CallError::Refused(format!(
                 "{running} background jobs are running, which is the maximum: stop one, or wait for one"
-            ));
+            )));
         }
         if self.jobs.len() >= MAX_KEPT
             && let Some(oldest) = self.jobs.iter().position(|job| !job.is_running())

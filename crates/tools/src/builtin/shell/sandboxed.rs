@@ -5,18 +5,20 @@ use cachalot_process::shell_command;
 use tokio::process::Command;
 
 use crate::WorkspaceSandbox;
+use crate::builtin::call_error::CallError;
 
 /// Returns the command of a program, in the sandbox of a call if it has one.
 ///
 /// # Errors
 /// If the files that the sandbox has to protect cannot be found.
-pub(in crate::builtin) fn command(program: &str, context: &ToolContext) -> Result<Command, String> {
+pub(in crate::builtin) fn command(
+    program: &str,
+    context: &ToolContext,
+) -> Result<Command, CallError> {
     let Some(sandbox) = WorkspaceSandbox::for_call(context) else {
         return Ok(Command::new(program));
     };
-    let command = sandbox.command(program).map_err(|why| {
-        format!("the command did not run, because its sandbox cannot be made: {why}")
-    })?;
+    let command = sandbox.command(program)?;
     Ok(command.into())
 }
 
@@ -24,7 +26,7 @@ pub(in crate::builtin) fn command(program: &str, context: &ToolContext) -> Resul
 ///
 /// # Errors
 /// If the files that the sandbox has to protect cannot be found.
-pub(in crate::builtin) fn line(line: &str, context: &ToolContext) -> Result<Command, String> {
+pub(in crate::builtin) fn line(line: &str, context: &ToolContext) -> Result<Command, CallError> {
     if context.sandbox.is_none() {
         return Ok(shell_command(line));
     }

@@ -3,6 +3,8 @@
 use cachalot_core::text::{one_line, truncate};
 use cachalot_core::tree;
 
+use crate::builtin::call_error::CallError;
+
 /// The fields of the front matter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FrontMatter {
@@ -17,24 +19,30 @@ const MAX_DESCRIPTION_CHARS: usize = 1_024;
 ///
 /// # Errors
 /// The problem, and the remedy.
-pub(super) fn read(text: &str) -> Result<FrontMatter, String> {
-    let yaml = split(text).ok_or(
-        "SKILL.md must begin with a line `---`, then `name: …` and `description: …`, then a line `---`",
-    )?;
+pub(super) fn read(text: &str) -> Result<FrontMatter, CallError> {
+    let yaml = split(text).ok_or_else(|| {
+        CallError::Refused(
+            "SKILL.md must begin with a line `---`, then `name: …` and `description: …`, then a line `---`"
+                .to_owned(),
+        )
+    })?;
     let node = tree::parse("SKILL.md", yaml).map_err(|problems| {
         // Only the message is used, because lines count from the first one after the `---`.
-        match problems.first() {
+        CallError::Refused(match problems.first() {
             Some(problem) => format!("the head of SKILL.md is not YAML: {}", problem.message),
             None => "the head of SKILL.md is not YAML".to_owned(),
-        }
+        })
     })?;
     let field = |name: &str| node.get(name).and_then(|value| value.as_text());
     let description = field("description")
         .map(short_line)
         .filter(|description| !description.is_empty())
-        .ok_or(
-            "the head of SKILL.md needs `description: …`: what the skill does and when to use it",
-        )?;
+        .ok_or_else(|| {
+            CallError::Refused(
+                "the head of SKILL.md needs `description: …`: what the skill does and when to use it"
+                    .to_owned(),
+            )
+        })?;
     Ok(FrontMatter {
         name: field("name").map(str::to_owned),
         description,
@@ -98,7 +106,7 @@ mod tests {
             ("---\ndescription: ''\n---\n", "needs `description"),
             ("---\na: [\n---\n", "not YAML"),
         ] {
-            let error = read(text).unwrap_err();
+            let error = read(text).unwrap_err().to_string();
             assert!(error.contains(wrong), "{text:?}: {error}");
         }
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use cachalot_cache::{Observation, Witness};
 use cachalot_core::EffectTarget;
 
+use crate::builtin::call_error::CallError;
 use crate::workspace::{EntryKind, FileStamp, PathKind, ResolvedPath, Workspace};
 use cachalot_operation::ToolContext;
 
@@ -156,18 +157,16 @@ pub(super) struct Skill {
 
 impl SkillRoot {
     /// Resolves a path in the directory.
-    pub(super) fn resolved(&self, path: &str) -> Result<ResolvedPath, String> {
+    pub(super) fn resolved(&self, path: &str) -> Result<ResolvedPath, CallError> {
         let path = match path {
             "" => self.folder.to_owned(),
             path => format!("{}/{path}", self.folder),
         };
-        self.within
-            .resolved(&path)
-            .map_err(|refusal| refusal.to_string())
+        Ok(self.within.resolved(&path)?)
     }
 
     /// Returns the names of possible skills in the directory, sorted, and witnesses the listing.
-    pub(super) fn names(&self, witness: &Witness) -> Result<Vec<String>, String> {
+    pub(super) fn names(&self, witness: &Witness) -> Result<Vec<String>, CallError> {
         let resolved = self.resolved("")?;
         if resolved.found != PathKind::Directory {
             witness.observe(Observation::Existence(&resolved.requested));
@@ -176,7 +175,7 @@ impl SkillRoot {
         let entries = resolved
             .open_directory()
             .and_then(|directory| directory.entries(witness))
-            .map_err(|error| format!("{}: {error}", resolved.requested.display()))?;
+            .map_err(|error| CallError::File(resolved.requested.display().to_string(), error))?;
         Ok(entries
             .into_iter()
             .filter(|entry| matches!(entry.kind, EntryKind::Directory | EntryKind::Link))
@@ -186,7 +185,7 @@ impl SkillRoot {
     }
 
     /// Returns the skill of a name, if it exists here, and witnesses the result.
-    pub(super) fn skill(&self, name: &str, witness: &Witness) -> Result<Option<Skill>, String> {
+    pub(super) fn skill(&self, name: &str, witness: &Witness) -> Result<Option<Skill>, CallError> {
         let file = self.resolved(&format!("{name}/{SKILL_FILE}"))?;
         witness.observe(Observation::Existence(&file.requested));
         if file.found != PathKind::File {
@@ -205,14 +204,14 @@ pub(super) fn find(
     roots: &[SkillRoot],
     name: &str,
     witness: &Witness,
-) -> Result<Option<Skill>, String> {
+) -> Result<Option<Skill>, CallError> {
     let mut unreadable = None;
     for root in roots {
         match root.skill(name, witness) {
             Ok(Some(skill)) => return Ok(Some(skill)),
             Ok(None) => {}
             Err(why) => {
-                witness.mark_incomplete(why.clone());
+                witness.mark_incomplete(why.to_string());
                 unreadable.get_or_insert(why);
             }
         }
@@ -222,40 +221,51 @@ pub(super) fn find(
 
 impl Skill {
     /// Resolves the path of a file in the skill: relative, and within the folder after resolving links.
-    pub(super) fn file(&self, path: &str) -> Result<ResolvedPath, String> {
+    pub(super) fn file(&self, path: &str) -> Result<ResolvedPath, CallError> {
         if path.is_empty() || path.starts_with('/') || path.split('/').any(|name| name == "..") {
-            return Err(format!(
+            return Err(CallError::Refused(format!(
                 "`{path}` is no file of a skill: give a path relative to the skill's folder, without `..`"
-            ));
+            )));
         }
         let resolved = self.root.resolved(&format!("{}/{path}", self.name))?;
         if resolved.real == self.resolved.real || !resolved.real.starts_with(&self.resolved.real) {
-            return Err(format!("`{path}` leads out of the skill's folder"));
+            return Err(CallError::Refused(format!(
+                "`{path}` leads out of the skill's folder"
+            )));
         }
         Ok(resolved)
     }
 
     /// Reads the text of a file in the skill, and witnesses it.
-    pub(super) fn text(&self, path: &str, witness: &Witness) -> Result<String, String> {
+    pub(super) fn text(&self, path: &str, witness: &Witness) -> Result<String, CallError> {
         let resolved = self.file(path)?;
         match resolved.found {
             PathKind::File => {}
             PathKind::Nothing => {
                 witness.observe(Observation::Existence(&resolved.requested));
-                return Err(format!("the skill `{}` has no file `{path}`", self.name));
+                return Err(CallError::Refused(format!(
+                    "the skill `{}` has no file `{path}`",
+                    self.name
+                )));
             }
             PathKind::Directory => {
-                return Err(format!("`{path}` is a directory: name a file in it"));
+                return Err(CallError::Refused(format!(
+                    "`{path}` is a directory: name a file in it"
+                )));
             }
-            PathKind::Special(what) => return Err(format!("`{path}` is {what}, no file")),
+            PathKind::Special(what) => {
+                return Err(CallError::Refused(format!("`{path}` is {what}, no file")));
+            }
         }
-        let bytes = read(&resolved, witness).map_err(|error| format!("`{path}`: {error}"))?;
+        let bytes = read(&resolved, witness)
+            .map_err(|error| CallError::File(format!("`{path}`"), error))?;
         if bytes.len() as u64 > MAX_FILE_BYTES {
-            return Err(format!(
+            return Err(CallError::Refused(format!(
                 "`{path}` is larger than {MAX_FILE_BYTES} bytes; read parts of it with other tools"
-            ));
+            )));
         }
-        String::from_utf8(bytes).map_err(|_| format!("`{path}` is not UTF-8 text"))
+        String::from_utf8(bytes)
+            .map_err(|_| CallError::Refused(format!("`{path}` is not UTF-8 text")))
     }
 
     /// Returns the paths of the skill's files, sorted, at most `most` of them, and true if that is all;
@@ -264,8 +274,8 @@ impl Skill {
         &self,
         maximum: usize,
         witness: &Witness,
-    ) -> Result<(Vec<String>, bool), String> {
-        let fault = |error: io::Error| format!("{}: {error}", self.resolved.requested.display());
+    ) -> Result<(Vec<String>, bool), CallError> {
+        let fault = |error| CallError::File(self.resolved.requested.display().to_string(), error);
         let mut found = Vec::new();
         let mut open = vec![(
             String::new(),

@@ -14,6 +14,7 @@ use super::locations::{
     user_root,
 };
 use super::{existing, front_matter, metadata, output, writing};
+use crate::builtin::call_error::CallError;
 use crate::run_blocking::run_blocking;
 use crate::workspace::PathKind;
 use cachalot_operation::{CacheClass, OperationMetadata, ToolContext, ToolOutput, TypedTool};
@@ -136,12 +137,12 @@ struct ManageCall<'a> {
 }
 
 impl ManageCall<'_> {
-    fn done(&self) -> Result<String, String> {
+    fn done(&self) -> Result<String, CallError> {
         let name = &*self.arguments.name;
         if !is_valid_name(name) {
-            return Err(format!(
+            return Err(CallError::Refused(format!(
                 "`{name:.80}` is no name for a skill: take lower-case letters, digits, `-` and `_`, at most 64, not beginning with `-` or `_`"
-            ));
+            )));
         }
         match &*self.arguments.action {
             "create" => self.create(name),
@@ -150,24 +151,29 @@ impl ManageCall<'_> {
             "write_file" => self.write_file(&self.existing(name)?),
             "remove_file" => self.remove_file(&self.existing(name)?),
             "delete" => delete(&self.existing(name)?),
-            _ => Err(format!("`action` must be one of: {}", ACTIONS.join(", "))),
+            _ => Err(CallError::Refused(format!(
+                "`action` must be one of: {}",
+                ACTIONS.join(", ")
+            ))),
         }
     }
 
-    fn existing(&self, name: &str) -> Result<Skill, String> {
+    fn existing(&self, name: &str) -> Result<Skill, CallError> {
         existing(name, self.context, self.data)
     }
 
     /// Returns the value of the argument `name`, which this action needs.
-    fn required<'a>(&self, value: Option<&'a str>, name: &str) -> Result<&'a str, String> {
-        value.ok_or_else(|| format!("`{}` needs `{name}`", self.arguments.action))
+    fn required<'a>(&self, value: Option<&'a str>, name: &str) -> Result<&'a str, CallError> {
+        value.ok_or_else(|| {
+            CallError::Refused(format!("`{}` needs `{name}`", self.arguments.action))
+        })
     }
 
-    fn content(&self) -> Result<&str, String> {
+    fn content(&self) -> Result<&str, CallError> {
         self.required(self.arguments.content.as_deref(), "content")
     }
 
-    fn create(&self, name: &str) -> Result<String, String> {
+    fn create(&self, name: &str) -> Result<String, CallError> {
         let content = self.content()?;
         let whole = if front_matter::has_front_matter(content) {
             front_matter::read(content)?;
@@ -176,25 +182,27 @@ impl ManageCall<'_> {
             let description =
                 self.required(self.arguments.description.as_deref(), "description")?;
             if description.trim().is_empty() {
-                return Err(
+                return Err(CallError::Refused(
                     "`description` is empty: describe what the skill does and when to use it"
                         .to_owned(),
-                );
+                ));
             }
             front_matter::write(name, description, content)
         };
         let root = self.root()?;
         for other in roots(&self.context.workspace, self.data, &self.context.witness) {
             if other.owner == root.owner && other.skill(name, &self.context.witness)?.is_some() {
-                return Err(format!(
+                return Err(CallError::Refused(format!(
                     "the skill `{name}` is there already ({}): change it with `edit` or `patch`",
                     root.owner.name()
-                ));
+                )));
             }
         }
         let resolved = root.resolved(&format!("{name}/{SKILL_FILE}"))?;
         if resolved.found != PathKind::Nothing {
-            return Err(format!("`{name}/{SKILL_FILE}` is there, but it is no file"));
+            return Err(CallError::Refused(format!(
+                "`{name}/{SKILL_FILE}` is there, but it is no file"
+            )));
         }
         self.write(&resolved, &whole)?;
         Ok(format!(
@@ -206,47 +214,56 @@ impl ManageCall<'_> {
     }
 
     /// Returns the directory for a new skill.
-    fn root(&self) -> Result<SkillRoot, String> {
+    fn root(&self) -> Result<SkillRoot, CallError> {
         match (self.arguments.location.as_deref(), self.data) {
             (Some("user"), Some(data)) => std::fs::create_dir_all(data)
                 .and_then(|()| user_root(data))
-                .map_err(|error| format!("the user's folder for skills cannot be used: {error}")),
-            (Some("user"), None) => {
-                Err("skills of the user cannot be changed here: leave `location` out".to_owned())
-            }
+                .map_err(|error| {
+                    CallError::File(
+                        "the user's folder for skills cannot be used".to_owned(),
+                        error,
+                    )
+                }),
+            (Some("user"), None) => Err(CallError::Refused(
+                "skills of the user cannot be changed here: leave `location` out".to_owned(),
+            )),
             _ => roots(&self.context.workspace, None, &self.context.witness)
                 .into_iter()
                 .find(|root| root.owner == Owner::Workspace)
-                .ok_or_else(|| "the workspace has no place for skills".to_owned()),
+                .ok_or_else(|| {
+                    CallError::Refused("the workspace has no place for skills".to_owned())
+                }),
         }
     }
 
-    fn edit(&self, skill: &Skill) -> Result<String, String> {
+    fn edit(&self, skill: &Skill) -> Result<String, CallError> {
         let content = self.content()?;
         front_matter::read(content)?;
         self.write(&skill.file(SKILL_FILE)?, content)?;
         Ok(format!("Replaced the SKILL.md of `{}`.", skill.name))
     }
 
-    fn patch(&self, skill: &Skill) -> Result<String, String> {
+    fn patch(&self, skill: &Skill) -> Result<String, CallError> {
         let old = self.required(self.arguments.old_text.as_deref(), "old_text")?;
         let new = self.required(self.arguments.new_text.as_deref(), "new_text")?;
         let file = self.arguments.file.as_deref().unwrap_or(SKILL_FILE);
         if old.is_empty() {
-            return Err("`old_text` is empty: give the passage to replace".to_owned());
+            return Err(CallError::Refused(
+                "`old_text` is empty: give the passage to replace".to_owned(),
+            ));
         }
         let before = skill.text(file, &self.context.witness)?;
         match before.matches(old).count() {
             1 => {}
             0 => {
-                return Err(format!(
+                return Err(CallError::Refused(format!(
                     "`old_text` does not occur in `{file}`: read it again with skill_view"
-                ));
+                )));
             }
             count => {
-                return Err(format!(
+                return Err(CallError::Refused(format!(
                     "`old_text` occurs {count} times in `{file}`: take in more of what surrounds it"
-                ));
+                )));
             }
         }
         let after = before.replacen(old, new, 1);
@@ -258,14 +275,18 @@ impl ManageCall<'_> {
         Ok(format!("Patched `{file}` of `{}`.", skill.name))
     }
 
-    fn write_file(&self, skill: &Skill) -> Result<String, String> {
+    fn write_file(&self, skill: &Skill) -> Result<String, CallError> {
         let file = self.required(self.arguments.file.as_deref(), "file")?;
         let content = self.content()?;
         let resolved = skill.file(file)?;
         match resolved.found {
             PathKind::Nothing | PathKind::File => {}
-            PathKind::Directory => return Err(format!("`{file}` is a directory")),
-            PathKind::Special(what) => return Err(format!("`{file}` is {what}, no file")),
+            PathKind::Directory => {
+                return Err(CallError::Refused(format!("`{file}` is a directory")));
+            }
+            PathKind::Special(what) => {
+                return Err(CallError::Refused(format!("`{file}` is {what}, no file")));
+            }
         }
         if resolved.real == skill.file(SKILL_FILE)?.real {
             front_matter::read(content)?;
@@ -274,53 +295,64 @@ impl ManageCall<'_> {
         Ok(format!("Wrote `{file}` of `{}`.", skill.name))
     }
 
-    fn remove_file(&self, skill: &Skill) -> Result<String, String> {
+    fn remove_file(&self, skill: &Skill) -> Result<String, CallError> {
         let file = self.required(self.arguments.file.as_deref(), "file")?;
         let resolved = skill.file(file)?;
         if resolved.real == skill.file(SKILL_FILE)?.real {
-            return Err(
+            return Err(CallError::Refused(
                 "a skill cannot be without its SKILL.md: `delete` removes the whole skill"
                     .to_owned(),
-            );
+            ));
         }
         match resolved.found {
             PathKind::File => {}
             PathKind::Nothing => {
-                return Err(format!("the skill `{}` has no file `{file}`", skill.name));
+                return Err(CallError::Refused(format!(
+                    "the skill `{}` has no file `{file}`",
+                    skill.name
+                )));
             }
-            _ => return Err(format!("`{file}` is no file")),
+            _ => return Err(CallError::Refused(format!("`{file}` is no file"))),
         }
-        writing::remove(&resolved).map_err(|error| format!("`{file}`: {error}"))?;
+        writing::remove(&resolved).map_err(|error| CallError::File(format!("`{file}`"), error))?;
         Ok(format!("Removed `{file}` from `{}`.", skill.name))
     }
 
-    fn write(&self, resolved: &crate::workspace::ResolvedPath, text: &str) -> Result<(), String> {
+    fn write(
+        &self,
+        resolved: &crate::workspace::ResolvedPath,
+        text: &str,
+    ) -> Result<(), CallError> {
         if self.context.secret_set.occurs_in(text.as_bytes()) {
-            return Err(
+            return Err(CallError::Refused(
                 "this holds a secret, and nothing that is written may: leave it out".to_owned(),
-            );
-        }
-        if text.len() as u64 > MAX_FILE_BYTES {
-            return Err(format!(
-                "a file of a skill has at most {MAX_FILE_BYTES} bytes, and this has {}",
-                text.len()
             ));
         }
+        if text.len() as u64 > MAX_FILE_BYTES {
+            return Err(CallError::Refused(format!(
+                "a file of a skill has at most {MAX_FILE_BYTES} bytes, and this has {}",
+                text.len()
+            )));
+        }
         writing::write(resolved, text)
-            .map_err(|error| format!("{}: {error}", resolved.requested.display()))
+            .map_err(|error| CallError::File(resolved.requested.display().to_string(), error))
     }
 }
 
-fn delete(skill: &Skill) -> Result<String, String> {
+fn delete(skill: &Skill) -> Result<String, CallError> {
     if skill.resolved.requested != skill.resolved.real {
-        return Err(format!(
+        return Err(CallError::Refused(format!(
             "the skill `{}` is reached through a symbolic link: remove it by hand",
             skill.name
-        ));
+        )));
     }
     // Does not follow links; the path has been checked to be in the folder of skills.
-    std::fs::remove_dir_all(&skill.resolved.real)
-        .map_err(|error| format!("the skill `{}` could not be deleted: {error}", skill.name))?;
+    std::fs::remove_dir_all(&skill.resolved.real).map_err(|error| {
+        CallError::File(
+            format!("the skill `{}` could not be deleted", skill.name),
+            error,
+        )
+    })?;
     Ok(format!("Deleted the skill `{}`.", skill.name))
 }
 

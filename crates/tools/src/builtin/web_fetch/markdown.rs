@@ -1,5 +1,7 @@
 //! Converts HTML pages to Markdown.
 
+use std::io;
+
 use crate::html;
 
 /// Elements without text for readers: scripts, styles, and the replacement content for missing scripts.
@@ -14,7 +16,7 @@ const TITLE_SEARCH_BYTES: usize = 64 << 10;
 ///
 /// # Errors
 /// If the elements of the page are nested too deeply.
-pub(super) fn markdown(page: &str) -> Result<String, String> {
+pub(super) fn markdown(page: &str) -> io::Result<String> {
     html::to_markdown(page, &NON_TEXT_ELEMENTS)
 }
 
@@ -61,7 +63,7 @@ mod tests {
 
     #[test]
     fn nesting_of_a_page_is_bounded() {
-        let error = markdown(&"<div>".repeat(3_000)).unwrap_err();
+        let error = markdown(&"<div>".repeat(3_000)).unwrap_err().to_string();
         assert!(error.contains("deeper than"), "{error}");
     }
 

@@ -90,7 +90,7 @@ impl PageKind {
 ///
 /// # Errors
 /// None in practice, because the body is in memory.
-pub(super) async fn text(headers: &HeaderMap, bytes: Bytes) -> Result<String, String> {
+pub(super) async fn text(headers: &HeaderMap, bytes: Bytes) -> reqwest::Result<String> {
     let named = headers
         .get(CONTENT_TYPE)
         .and_then(|header| header.to_str().ok())
@@ -117,7 +117,7 @@ pub(super) async fn text(headers: &HeaderMap, bytes: Bytes) -> Result<String, St
     reqwest::Response::from(answer)
         .text()
         .await
-        .map_err(|error| error.without_url().to_string())
+        .map_err(reqwest::Error::without_url)
 }
 
 /// Returns the charset that an HTML or XML text declares: `<meta charset=…>`,

@@ -1,7 +1,8 @@
+use cachalot_tools::ToolOutput;
 use cachalot_tools::builtin::files::patch::{Action, Mark, Patch};
 use serde_json::json;
 
-use crate::tool_fixture::ToolFixture;
+use crate::tool_fixture::{ToolFixture, text};
 
 fn patch(body: &str) -> serde_json::Value {
     json!({"patch": format!("*** Begin Patch\n{body}\n*** End Patch\n")})
@@ -42,7 +43,7 @@ async fn patch_updates_adds_moves_and_deletes_files() {
     assert_eq!(tool_fixture.tree().len(), 5, "{:?}", tool_fixture.tree());
 }
 
-async fn updated(content: &str, hunks: &str) -> Result<String, String> {
+async fn updated(content: &str, hunks: &str) -> Result<String, ToolOutput> {
     let tool_fixture = ToolFixture::holding(&[("f", content)]);
     let output = tool_fixture
         .call(
@@ -52,7 +53,7 @@ async fn updated(content: &str, hunks: &str) -> Result<String, String> {
         .await;
     if output.is_error {
         assert_eq!(tool_fixture.read("f"), content);
-        Err(crate::tool_fixture::text(&output))
+        Err(output)
     } else {
         Ok(tool_fixture.read("f"))
     }
@@ -141,7 +142,7 @@ async fn mismatched_hunk_error_names_hunk_and_reason() {
             "hunk 2 (line 6 of the patch) does not fit: its lines are not in the file behind line 2, where it must lie: line 1",
         ),
     ] {
-        let said = updated(content, hunks).await.unwrap_err();
+        let said = text(&updated(content, hunks).await.unwrap_err());
         assert!(
             said.starts_with("nothing was changed: `f`: hunk "),
             "{said}"

@@ -1,14 +1,15 @@
+use cachalot_tools::ToolOutput;
 use serde_json::json;
 
-use crate::tool_fixture::ToolFixture;
+use crate::tool_fixture::{ToolFixture, text};
 
-async fn edited(content: &str, old: &str, new: &str, all: bool) -> Result<String, String> {
+async fn edited(content: &str, old: &str, new: &str, all: bool) -> Result<String, ToolOutput> {
     let tool_fixture = ToolFixture::holding(&[("f", content)]);
     let arguments = json!({"path": "f", "old_text": old, "new_text": new, "replace_all": all});
     let output = tool_fixture.call("edit_file", arguments).await;
     if output.is_error {
         assert_eq!(tool_fixture.read("f"), content);
-        Err(crate::tool_fixture::text(&output))
+        Err(output)
     } else {
         Ok(tool_fixture.read("f"))
     }
@@ -82,23 +83,17 @@ async fn line_endings_are_kept() {
 
 #[tokio::test]
 async fn ambiguous_old_text_is_refused_with_its_lines() {
-    let said = edited("x = 1\ny = 2\nx = 1\n", "x = 1", "x = 2", false)
-        .await
-        .unwrap_err();
+    let said = edited("x = 1\ny = 2\nx = 1\n", "x = 1", "x = 2", false).await;
     assert_eq!(
-        said,
+        text(&said.unwrap_err()),
         "old_text occurs 2 times in `f`, in lines 1, 3; add lines around it to make it unique, or set \
          replace_all"
     );
     // Either could be meant.
-    assert!(
-        edited("aaa", "aa", "b", false)
-            .await
-            .unwrap_err()
-            .contains("occurs 2 times")
-    );
+    let said = text(&edited("aaa", "aa", "b", false).await.unwrap_err());
+    assert!(said.contains("occurs 2 times"), "{said}");
     assert_eq!(edited("aaa", "aa", "b", true).await.unwrap(), "ba");
-    let said = edited("a", "a", "a", false).await.unwrap_err();
+    let said = text(&edited("a", "a", "a", false).await.unwrap_err());
     assert!(said.contains("nothing would change"), "{said}");
 }
 
@@ -128,7 +123,7 @@ async fn missing_old_text_is_refused_with_the_nearest_lines() {
             "nothing in it comes near; read the file again",
         ),
     ] {
-        let said = edited(content, old, "x", false).await.unwrap_err();
+        let said = text(&edited(content, old, "x", false).await.unwrap_err());
         assert!(said.starts_with("old_text is not in `f`: "), "{said}");
         assert!(said.contains(expected), "{said}");
     }

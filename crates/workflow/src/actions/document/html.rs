@@ -11,5 +11,5 @@ const NO_TEXT: [&str; 5] = ["script", "style", "noscript", "template", "head"];
 /// # Errors
 /// If the page is nested too deeply.
 pub(super) fn markdown(page: &str) -> Result<String, String> {
-    html::to_markdown(page, &NO_TEXT)
+    html::to_markdown(page, &NO_TEXT).map_err(|error| error.to_string())
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use cachalot_process::{Error, Lingering, Output, Run, Streams, exit_code};
-use cachalot_tools::WorkspaceSandbox;
+use cachalot_tools::{ProtectionError, WorkspaceSandbox};
 use tokio::process::Command;
 
 /// A program to run, and its limits.
@@ -28,7 +28,7 @@ pub(in crate::actions) struct Job {
 pub(in crate::actions) enum JobError {
     /// The sandbox cannot be made; nothing ran.
     #[error("it did not run, because its sandbox cannot be made: {0}")]
-    NoSandbox(String),
+    NoSandbox(ProtectionError),
     /// The process failed.
     #[error(transparent)]
     Process(#[from] Error),

@@ -1,6 +1,6 @@
 //! Applies hunks to a text.
 
-use super::{Hunk, Mark};
+use super::{Hunk, HunkError, Mark, Mismatch, behind};
 use crate::builtin::files::near_match;
 use crate::builtin::files::text::{Line, LineEndings, lines};
 
@@ -15,9 +15,8 @@ pub(in crate::builtin::files) struct Applied {
 }
 
 /// Applies hunks, which are in the order of the text. Lines keep their endings, and new lines get the most
-/// frequent one. The presence of a newline at the end of the file does not change. The error names the hunk
-/// that does not fit, and the reason.
-pub(in crate::builtin::files) fn apply(hunks: &[Hunk], bytes: &[u8]) -> Result<Applied, String> {
+/// frequent one. The presence of a newline at the end of the file does not change.
+pub(in crate::builtin::files) fn apply(hunks: &[Hunk], bytes: &[u8]) -> Result<Applied, HunkError> {
     let lines = lines(bytes);
     let mut result = PatchedText {
         old: &lines,
@@ -36,12 +35,10 @@ pub(in crate::builtin::files) fn apply(hunks: &[Hunk], bytes: &[u8]) -> Result<A
             hunk,
         }
         .place()
-        .map_err(|reason| {
-            format!(
-                "hunk {} (line {} of the patch) does not fit: {reason}",
-                index + 1,
-                hunk.line
-            )
+        .map_err(|mismatch| HunkError {
+            number: index + 1,
+            line: hunk.line,
+            mismatch,
         })?;
         position = result.take(place, hunk);
     }
@@ -138,7 +135,7 @@ struct HunkLocator<'a> {
 
 impl HunkLocator<'_> {
     /// Returns the index of the line at which the hunk's old lines begin.
-    fn place(mut self) -> Result<usize, String> {
+    fn place(mut self) -> Result<usize, Mismatch> {
         let mut behind_anchor = None;
         for anchor in &self.hunk.anchors {
             let at = self.anchor(anchor, behind_anchor.unwrap_or(self.position))?;
@@ -161,22 +158,16 @@ impl HunkLocator<'_> {
                 return self.choose(&found, wanted.len());
             }
         }
-        Err(self.describe_mismatch(&wanted))
+        Err(Mismatch::Missing(self.describe_near_match(&wanted)))
     }
 
-    fn anchor(&self, anchor: &str, from: usize) -> Result<usize, String> {
+    fn anchor(&self, anchor: &str, from: usize) -> Result<usize, Mismatch> {
         COMPARISONS
             .iter()
             .find_map(|like| {
-                (from..self.lines.len())
-                    .find(|at| like(self.lines[*at].body, anchor.as_bytes()))
+                (from..self.lines.len()).find(|at| like(self.lines[*at].body, anchor.as_bytes()))
             })
-            .ok_or_else(|| {
-                format!(
-                    "there is no line `{anchor}`{}; what follows `@@` must be a whole line of the file",
-                    behind(from)
-                )
-            })
+            .ok_or_else(|| Mismatch::Anchor(anchor.to_owned(), from))
     }
 
     /// Returns the index at which lines without context are inserted.
@@ -204,7 +195,7 @@ impl HunkLocator<'_> {
     }
 
     /// Chooses the intended occurrence.
-    fn choose(&self, found: &[usize], length: usize) -> Result<usize, String> {
+    fn choose(&self, found: &[usize], length: usize) -> Result<usize, Mismatch> {
         let at_end = self.lines.len().saturating_sub(length);
         if self.hunk.at_end && found.contains(&at_end) {
             return Ok(at_end);
@@ -223,36 +214,18 @@ impl HunkLocator<'_> {
                 return Ok(*at);
             }
         }
-        let places: Vec<String> = found
-            .iter()
-            .take(10)
-            .map(|at| (at + 1).to_string())
-            .collect();
-        Err(format!(
-            "its lines occur {} times, at lines {}; add context, or name the preceding line with `@@`",
-            found.len(),
-            places.join(", ")
-        ))
+        let lines = found.iter().map(|at| at + 1);
+        Err(Mismatch::Ambiguous(lines.collect()))
     }
 
-    fn describe_mismatch(&self, wanted: &[&[u8]]) -> String {
+    fn describe_near_match(&self, wanted: &[&[u8]]) -> String {
         let rest = &self.lines[self.position.min(self.lines.len())..];
         match near_match::describe_near_match(self.lines, wanted) {
-            Some(near) if near_match::describe_near_match(rest, wanted).is_none() => format!(
-                "its lines are not in the file{}, where it must lie: {near}",
-                behind(self.position)
-            ),
-            Some(near) => format!("its lines are not in the file: {near}"),
-            None => {
-                "its lines are not in the file, and nothing comes near; read it again".to_owned()
+            Some(near) if near_match::describe_near_match(rest, wanted).is_none() => {
+                format!("{}, where it must lie: {near}", behind(self.position))
             }
+            Some(near) => format!(": {near}"),
+            None => ", and nothing comes near; read it again".to_owned(),
         }
-    }
-}
-
-fn behind(position: usize) -> String {
-    match position {
-        0 => String::new(),
-        line => format!(" behind line {line}"),
     }
 }
