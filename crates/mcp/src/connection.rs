@@ -121,9 +121,7 @@ impl McpConnection {
         mode: ClientLifecycleMode,
     ) -> Result<Self, (Option<ClientInitializeError>, McpError)> {
         let dependencies = &handler.dependencies;
-        let fault = |message: String| {
-            McpError::transient(&settings.name, message).redacted(&dependencies.secret_set)
-        };
+        let redacted = |error: McpError| error.redacted(&dependencies.secret_set);
         let (running, end) = match &settings.transport {
             McpTransport::Stdio {
                 command,
@@ -145,7 +143,7 @@ impl McpConnection {
                 let (transport, end) = program
                     .start(dependencies, handler.announcements.of_new_program())
                     .await
-                    .map_err(|why| (None, fault(why)))?;
+                    .map_err(|error| (None, redacted(error)))?;
                 let served = serve_client_with_lifecycle(handler.clone(), transport, mode).await;
                 (served, Some(end))
             }
@@ -154,8 +152,9 @@ impl McpConnection {
                 let announcements = handler.announcements.clone();
                 let message_parser =
                     MessageParser::new(&settings.name, limit, dependencies.clone(), announcements);
-                let transport = http::transport(url, headers, message_parser, dependencies)
-                    .map_err(|why| (None, fault(why)))?;
+                let transport =
+                    http::transport(&settings.name, url, headers, message_parser, dependencies)
+                        .map_err(|error| (None, redacted(error)))?;
                 let served = serve_client_with_lifecycle(handler.clone(), transport, mode).await;
                 (served, None)
             }
@@ -164,8 +163,9 @@ impl McpConnection {
             let ended = end
                 .as_ref()
                 .map_or_else(String::new, ServerExit::describe_exit);
-            let why = fault(format!("{}{ended}", connect_error(&error)));
-            (Some(error), why)
+            let why =
+                McpError::transient(&settings.name, format!("{}{ended}", connect_error(&error)));
+            (Some(error), redacted(why))
         })?;
         running
             .peer()

@@ -12,6 +12,7 @@ use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 
 use super::McpDependencies;
+use super::error::McpError;
 use super::message_parser::MessageParser;
 use client::Client;
 
@@ -32,11 +33,13 @@ fn redirects(headers: &BTreeMap<String, Secret<String>>) -> usize {
 
 /// Creates a transport. Nothing is sent before the first message.
 pub(super) fn transport(
+    server: &str,
     url: &Secret<String>,
     headers: &BTreeMap<String, Secret<String>>,
     message_parser: MessageParser,
     dependencies: &McpDependencies,
-) -> Result<StreamableHttpClientTransport<Client>, String> {
+) -> Result<StreamableHttpClientTransport<Client>, McpError> {
+    let fault = |what: String| McpError::transient(server, format!("cannot be reached: {what}"));
     let client = HttpClient::new(HttpOptions {
         environment: dependencies.environment.as_ref().clone(),
         idle_timeout: IDLE_TIMEOUT,
@@ -44,17 +47,19 @@ pub(super) fn transport(
         ..HttpOptions::default()
     })
     .and_then(|client| client.for_library(url.expose()))
-    .map_err(|error| format!("cannot be reached: {error}"))?;
+    .map_err(|error| fault(error.to_string()))?;
     let mut sent = HashMap::new();
     for (name, value) in headers {
         let bad = |what: &str| {
-            format!("cannot be reached: the header `{name}` has {what} that no header can have")
+            fault(format!(
+                "the header `{name}` has {what} that no header can have"
+            ))
         };
         let header = HeaderName::try_from(name.as_str()).map_err(|_| bad("a name"))?;
         if ["accept", "mcp-session-id", "last-event-id"].contains(&header.as_str()) {
-            return Err(format!(
-                "cannot be reached: the header `{name}` belongs to the protocol; leave it out"
-            ));
+            return Err(fault(format!(
+                "the header `{name}` belongs to the protocol; leave it out"
+            )));
         }
         let mut value =
             HeaderValue::try_from(value.expose().as_str()).map_err(|_| bad("a value"))?;

@@ -1,6 +1,7 @@
 //! The stdio transport: servers that are programs, connected by their standard input and output.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Display;
 use std::io;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -21,6 +22,7 @@ use tokio::task::JoinHandle;
 
 use super::McpDependencies;
 use super::announcements::Announcements;
+use super::error::McpError;
 use super::line_reader::{LineRead, LineReader};
 use super::message_parser::MessageParser;
 
@@ -101,27 +103,30 @@ impl ServerProgram<'_> {
         self,
         dependencies: &McpDependencies,
         announcements: Announcements,
-    ) -> Result<(StdioTransport, ServerExit), String> {
-        let mut group = ProcessGroup::start(self.prepared(dependencies).await?).map_err(
-            |error| match error {
-                StartError::NoDirectory(directory) => format!(
-                    "cannot be started: there is no directory `{}` to run it in",
-                    directory.display()
-                ),
-                StartError::NoProgram(_) => format!(
-                    "cannot be started: there is no program `{}`; check `command` and PATH",
-                    self.command
-                ),
-                StartError::Refused(error) => {
-                    format!("cannot be started: `{}`: {error}", self.command)
-                }
-            },
-        )?;
+    ) -> Result<(StdioTransport, ServerExit), McpError> {
+        let mut group =
+            ProcessGroup::start(self.prepared(dependencies).await?).map_err(|error| {
+                self.fault(match error {
+                    StartError::NoDirectory(directory) => {
+                        format!(
+                            "there is no directory `{}` to run it in",
+                            directory.display()
+                        )
+                    }
+                    StartError::NoProgram(_) => {
+                        format!(
+                            "there is no program `{}`; check `command` and PATH",
+                            self.command
+                        )
+                    }
+                    StartError::Refused(error) => format!("`{}`: {error}", self.command),
+                })
+            })?;
         let child = group.child();
         let (Some(stdin), Some(stdout), Some(stderr)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
-            return Err("cannot be started: it has no pipes".to_owned());
+            return Err(self.fault("it has no pipes"));
         };
         let end = ServerExit::default();
         let listening = tokio::spawn(listen(
@@ -146,13 +151,17 @@ impl ServerProgram<'_> {
         Ok((transport, end))
     }
 
-    async fn prepared(&self, dependencies: &McpDependencies) -> Result<Command, String> {
+    fn fault(&self, what: impl Display) -> McpError {
+        McpError::transient(self.server, format!("cannot be started: {what}"))
+    }
+
+    async fn prepared(&self, dependencies: &McpDependencies) -> Result<Command, McpError> {
         let mut command = match &dependencies.sandbox {
             None => Command::new(self.command),
             Some(sandbox) => sandbox
                 .prepare(self.command)
                 .await
-                .map_err(|why| format!("cannot be started: its sandbox cannot be made: {why}"))?,
+                .map_err(|why| self.fault(format_args!("its sandbox cannot be made: {why}")))?,
         };
         let passed = dependencies.environment.iter().filter(|(name, _)| {
             PASSED_VARIABLES.contains(&name.as_str()) || name.starts_with("LC_")

@@ -5,6 +5,15 @@
 
 use cachalot_tools::Arguments;
 
+/// The problem of a template.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TemplateError {
+    #[error("`{{` is not closed in `{0}`")]
+    NotClosed(String),
+    #[error("`{{{inside}}}` in `{template}` names no variable")]
+    NoVariable { inside: String, template: String },
+}
+
 /// The expansion of an expression's variables: RFC 6570, appendix A.
 struct Operator {
     first: &'static str,
@@ -34,7 +43,7 @@ struct Variable<'a> {
 ///
 /// # Errors
 /// The problem of the template.
-pub(super) fn variables(template: &str) -> Result<Vec<(String, bool)>, String> {
+pub(super) fn variables(template: &str) -> Result<Vec<(String, bool)>, TemplateError> {
     let mut found: Vec<(String, bool)> = Vec::new();
     for piece in template_parts(template)? {
         let TemplatePart::Expression(operator, variables) = piece else {
@@ -55,7 +64,7 @@ pub(super) fn variables(template: &str) -> Result<Vec<(String, bool)>, String> {
 ///
 /// # Errors
 /// The problem of the template.
-pub(super) fn expand(template: &str, values: &Arguments) -> Result<String, String> {
+pub(super) fn expand(template: &str, values: &Arguments) -> Result<String, TemplateError> {
     let mut address = String::new();
     for piece in template_parts(template)? {
         match piece {
@@ -100,7 +109,7 @@ fn expression(
     }
 }
 
-fn template_parts(template: &str) -> Result<Vec<TemplatePart<'_>>, String> {
+fn template_parts(template: &str) -> Result<Vec<TemplatePart<'_>>, TemplateError> {
     let mut template_parts = Vec::new();
     let mut rest = template;
     while let Some(open) = rest.find('{') {
@@ -109,11 +118,14 @@ fn template_parts(template: &str) -> Result<Vec<TemplatePart<'_>>, String> {
         }
         let (inside, after) = rest[open + 1..]
             .split_once('}')
-            .ok_or_else(|| format!("`{{` is not closed in `{template}`"))?;
+            .ok_or_else(|| TemplateError::NotClosed(template.to_owned()))?;
         let (operator, list) = operator(inside);
         let variables: Vec<Variable<'_>> = list.split(',').map(variable).collect();
         if variables.iter().any(|variable| variable.name.is_empty()) {
-            return Err(format!("`{{{inside}}}` in `{template}` names no variable"));
+            return Err(TemplateError::NoVariable {
+                inside: inside.to_owned(),
+                template: template.to_owned(),
+            });
         }
         template_parts.push(TemplatePart::Expression(operator, variables));
         rest = after;
