@@ -46,8 +46,8 @@ pub trait Builtin: Send + Sync {
     /// Validates the arguments that a hook file passes to the builtin.
     ///
     /// # Errors
-    /// A message that states the problem and the fix.
-    fn check_arguments(&self, arguments: &[String]) -> Result<(), String> {
+    /// The problem and the fix.
+    fn check_arguments(&self, arguments: &[String]) -> Result<(), ArgumentsError> {
         let _ = arguments;
         Ok(())
     }
@@ -103,6 +103,36 @@ pub trait Builtin: Send + Sync {
     /// # Errors
     /// A [`Fault`] if the builtin failed and has no output.
     async fn run(&self, arguments: &[String], input: &Input) -> Result<Output, Fault>;
+}
+
+/// The error of arguments that a builtin does not accept: the problem, `; `, and the fix.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ArgumentsError(pub String);
+
+impl From<ArgumentsError> for Fault {
+    fn from(error: ArgumentsError) -> Self {
+        Self::new(error.0)
+    }
+}
+
+/// The error of a builtin that cannot be registered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RegistrationError {
+    /// The builtin has no name.
+    #[error("a builtin needs a name")]
+    Unnamed,
+    /// The name is registered already.
+    #[error("there is a builtin `{0}` already")]
+    Duplicate(&'static str),
+    /// Another builtin owns a section.
+    #[error("`{name}`: another builtin has the section `{section}`")]
+    SectionTaken {
+        /// The name of the builtin.
+        name: &'static str,
+        /// The section.
+        section: &'static str,
+    },
 }
 
 /// A hook that a builtin adds to an agent by itself.
@@ -185,19 +215,17 @@ impl Builtins {
     ///
     /// # Errors
     /// The name is empty or already registered, or another builtin owns one of its sections.
-    pub fn register(&mut self, builtin: Arc<dyn Builtin>) -> Result<(), String> {
+    pub fn register(&mut self, builtin: Arc<dyn Builtin>) -> Result<(), RegistrationError> {
         let name = builtin.name();
         if name.is_empty() {
-            return Err("a builtin needs a name".to_owned());
+            return Err(RegistrationError::Unnamed);
         }
         if self.get(name).is_some() {
-            return Err(format!("there is a builtin `{name}` already"));
+            return Err(RegistrationError::Duplicate(name));
         }
         let mut own = builtin.sections().iter();
         if let Some(section) = own.find(|section| self.owner(section).is_some()) {
-            return Err(format!(
-                "`{name}`: another builtin has the section `{section}`"
-            ));
+            return Err(RegistrationError::SectionTaken { name, section });
         }
         self.registered.push(builtin);
         Ok(())

@@ -26,7 +26,7 @@ pub mod source;
 mod transcript;
 mod verdict;
 
-pub use builtin::{Builtin, Builtins, Injection};
+pub use builtin::{ArgumentsError, Builtin, Builtins, Injection, RegistrationError};
 pub use contract::{CONTRACTS, Contract, Event, UnknownEvent};
 pub use definition::{Action, Definition, HookEntry};
 pub use dependencies::{HookDependencies, HookSandbox};

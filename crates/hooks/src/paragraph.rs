@@ -7,11 +7,11 @@ use cachalot_model::{Block, Message};
 use crate::input::Input;
 use crate::output::Output;
 
-/// Returns at most `most` bytes of `read` as text, or `None` if it is not UTF-8. A notice is appended if
-/// something was cut off. To detect that, the caller has to read one byte more than `most`.
-pub(crate) fn truncate(read: &[u8], most: usize) -> Option<String> {
-    let is_cut = read.len() > most;
-    let read = &read[..read.len().min(most)];
+/// Returns at most `maximum` bytes of `read` as text, or `None` if it is not UTF-8. A notice is appended if
+/// something was cut off. To detect that, the caller has to read one byte more than `maximum`.
+pub(crate) fn truncate(read: &[u8], maximum: usize) -> Option<String> {
+    let is_cut = read.len() > maximum;
+    let read = &read[..read.len().min(maximum)];
     let text = match std::str::from_utf8(read) {
         Ok(text) => text,
         // The limit splits a character.
@@ -21,7 +21,7 @@ pub(crate) fn truncate(read: &[u8], most: usize) -> Option<String> {
         Err(_) => return None,
     };
     Some(if is_cut {
-        format!("{text}\n[cut off here: these are the first {most} bytes]")
+        format!("{text}\n[cut off here: these are the first {maximum} bytes]")
     } else {
         text.to_owned()
     })

@@ -7,7 +7,7 @@ use cachalot_core::Problem;
 use cachalot_core::tree::Node;
 use serde_json::{Value, json};
 
-use super::{Builtin, BuiltinDependencies, Injection};
+use super::{ArgumentsError, Builtin, BuiltinDependencies, Injection};
 use crate::Event;
 use crate::input::Input;
 use crate::lookup::AgentView;
@@ -56,7 +56,7 @@ impl Builtin for AddPromptFiles {
         &[Event::TurnStart]
     }
 
-    fn check_arguments(&self, arguments: &[String]) -> Result<(), String> {
+    fn check_arguments(&self, arguments: &[String]) -> Result<(), ArgumentsError> {
         PromptFileArguments::read(arguments).map(|_| ())
     }
 
@@ -83,7 +83,10 @@ impl Builtin for AddPromptFiles {
                 continue;
             };
             if let Err(wrong) = arguments::check(text) {
-                let (what, help) = wrong.split_once("; ").unwrap_or((&wrong, "take it out"));
+                let (what, help) = wrong
+                    .0
+                    .split_once("; ")
+                    .unwrap_or((&wrong.0, "take it out"));
                 let problem = Problem::new("bad-value", what);
                 problems.push(problem.at(&item.place).help(help));
             }
@@ -114,7 +117,7 @@ impl Builtin for AddPromptFiles {
     }
 
     async fn run(&self, arguments: &[String], input: &Input) -> Result<Output, Fault> {
-        let wanted = PromptFileArguments::read(arguments).map_err(Fault::new)?;
+        let wanted = PromptFileArguments::read(arguments)?;
         let (directory, home) = (input.cwd.clone(), self.home.clone());
         let found = tokio::task::spawn_blocking(move || {
             find::find_files(&wanted, &directory, home.as_deref())

@@ -31,7 +31,7 @@ pub use settings::{AnswerStorage, MatchingMode, ResponseCacheSettings, SharingSc
 pub use store::{FlatFile, ResponseStore, StoreOpener};
 
 use crate::Event;
-use crate::builtin::{Builtin, Injection, flag};
+use crate::builtin::{ArgumentsError, Builtin, Injection, flag};
 use crate::input::Input;
 use crate::lookup::{AgentLookup, AgentView};
 use crate::output::{Fault, Output};
@@ -98,7 +98,7 @@ impl Builtin for CacheResponse {
         ]
     }
 
-    fn check_arguments(&self, arguments: &[String]) -> Result<(), String> {
+    fn check_arguments(&self, arguments: &[String]) -> Result<(), ArgumentsError> {
         flag::check_no_arguments(self.name(), arguments)
     }
 

@@ -4,6 +4,7 @@ use cachalot_core::Problem;
 use cachalot_core::suggest::nearest;
 use cachalot_core::tree::Node;
 
+use super::ArgumentsError;
 use crate::lookup::AgentView;
 
 /// Returns the value of the agent's boolean section, if present.
@@ -30,11 +31,11 @@ pub(super) fn check(name: &str, section: &Node, problems: &mut Vec<Problem>) {
 }
 
 /// Returns an error if a builtin without arguments is given some.
-pub(super) fn check_no_arguments(name: &str, arguments: &[String]) -> Result<(), String> {
+pub(super) fn check_no_arguments(name: &str, arguments: &[String]) -> Result<(), ArgumentsError> {
     match arguments.first() {
         None => Ok(()),
-        Some(first) => Err(format!(
+        Some(first) => Err(ArgumentsError(format!(
             "`{name}` takes no arguments, but is given `{first}`; take `args` out"
-        )),
+        ))),
     }
 }

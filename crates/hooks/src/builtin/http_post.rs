@@ -8,7 +8,7 @@ use cachalot_storage::{HttpClient, Url, masked};
 use parking_lot::Mutex;
 use strum::VariantArray as _;
 
-use super::{Builtin, BuiltinDependencies, request};
+use super::{ArgumentsError, Builtin, BuiltinDependencies, request};
 use crate::dialect::HandlerCall;
 use crate::input::Input;
 use crate::output::{Fault, Output};
@@ -69,7 +69,7 @@ impl Builtin for HttpPost {
         Event::VARIANTS
     }
 
-    fn check_arguments(&self, arguments: &[String]) -> Result<(), String> {
+    fn check_arguments(&self, arguments: &[String]) -> Result<(), ArgumentsError> {
         PostArguments::read(arguments).map(|_| ())
     }
 
@@ -78,7 +78,7 @@ impl Builtin for HttpPost {
     }
 
     async fn run(&self, arguments: &[String], input: &Input) -> Result<Output, Fault> {
-        let wanted = PostArguments::read(arguments).map_err(Fault::new)?;
+        let wanted = PostArguments::read(arguments)?;
         let (content_type, body) = wanted.body(input)?;
         let url = wanted.url;
         let said = request::post(&self.http, url, content_type, body, self.limit).await;
@@ -100,27 +100,27 @@ struct PostArguments<'a> {
 }
 
 impl<'a> PostArguments<'a> {
-    fn read(arguments: &'a [String]) -> Result<Self, String> {
+    fn read(arguments: &'a [String]) -> Result<Self, ArgumentsError> {
         let (url, text) = match arguments {
             [url] => (url, None),
             [url, text] => (url, Some(text.as_str())),
             [] => {
-                return Err(format!(
+                return Err(ArgumentsError(format!(
                     "`{NAME}` needs to know where to; write `args: [https://example.com/hook]`"
-                ));
+                )));
             }
             [_, _, more, ..] => {
-                return Err(format!(
+                return Err(ArgumentsError(format!(
                     "`{NAME}` takes a URL and a text, but is given `{more}`, too; put the text in quotes"
-                ));
+                )));
             }
         };
         let is_web = Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
         if !is_web {
-            return Err(format!(
+            return Err(ArgumentsError(format!(
                 "`{}` is no URL that `{NAME}` can post to; write one that begins with https:// or http://",
                 masked(url)
-            ));
+            )));
         }
         Ok(Self { url, text })
     }

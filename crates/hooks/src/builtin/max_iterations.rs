@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::Builtin;
+use super::{ArgumentsError, Builtin};
 use crate::Event;
 use crate::input::Input;
 use crate::output::{Fault, Output};
@@ -26,39 +26,39 @@ impl Builtin for MaxIterations {
         &[Event::BeforeLlmCall]
     }
 
-    fn check_arguments(&self, arguments: &[String]) -> Result<(), String> {
+    fn check_arguments(&self, arguments: &[String]) -> Result<(), ArgumentsError> {
         limit(arguments).map(|_| ())
     }
 
     async fn run(&self, arguments: &[String], input: &Input) -> Result<Output, Fault> {
-        let most = limit(arguments).map_err(Fault::new)?;
+        let maximum = limit(arguments)?;
         let reason = || {
-            let calls = if most == 1 { "call" } else { "calls" };
+            let calls = if maximum == 1 { "call" } else { "calls" };
             format!(
-                "the turn has made {most} model {calls}, and the hook `{NAME}` allows no more; raise its number, or ask for less at once"
+                "the turn has made {maximum} model {calls}, and the hook `{NAME}` allows no more; raise its number, or ask for less at once"
             )
         };
         Ok(Output {
-            block: (input.iteration > most).then(reason),
+            block: (input.iteration > maximum).then(reason),
             ..Output::default()
         })
     }
 }
 
-fn limit(arguments: &[String]) -> Result<u32, String> {
+fn limit(arguments: &[String]) -> Result<u32, ArgumentsError> {
     match arguments {
         [number] => match number.trim().parse() {
-            Ok(0) | Err(_) => Err(format!(
+            Ok(0) | Err(_) => Err(ArgumentsError(format!(
                 "`{NAME}` needs a whole number from 1 to {}, but is given `{number}`; write `args: [\"25\"]`",
                 u32::MAX
-            )),
-            Ok(most) => Ok(most),
+            ))),
+            Ok(maximum) => Ok(maximum),
         },
-        [] => Err(format!(
+        [] => Err(ArgumentsError(format!(
             "`{NAME}` needs to know how many model calls a turn may make; write `args: [\"25\"]`"
-        )),
-        [_, more, ..] => Err(format!(
+        ))),
+        [_, more, ..] => Err(ArgumentsError(format!(
             "`{NAME}` takes one number, but is given `{more}`, too; take it out"
-        )),
+        ))),
     }
 }

@@ -14,7 +14,7 @@ use cachalot_core::tree::Node;
 use cachalot_model::{Block, Message, ToolResult, ToolUse};
 use serde_json::{Map, Value};
 
-use super::{Builtin, BuiltinDependencies, Injection, flag};
+use super::{ArgumentsError, Builtin, BuiltinDependencies, Injection, flag};
 use crate::Event;
 use crate::input::Input;
 use crate::lookup::AgentView;
@@ -213,7 +213,7 @@ impl Builtin for RedactSecrets {
         arguments == [KNOWN_ONLY]
     }
 
-    fn check_arguments(&self, arguments: &[String]) -> Result<(), String> {
+    fn check_arguments(&self, arguments: &[String]) -> Result<(), ArgumentsError> {
         match arguments {
             [only] if only == KNOWN_ONLY => Ok(()),
             _ => flag::check_no_arguments(NAME, arguments),

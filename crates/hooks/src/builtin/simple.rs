@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use cachalot_core::Problem;
 use cachalot_core::tree::Node;
 
-use super::{Builtin, Injection, flag};
+use super::{ArgumentsError, Builtin, Injection, flag};
 use crate::Event;
 use crate::input::Input;
 use crate::lookup::AgentView;
@@ -62,7 +62,7 @@ impl<T: SimpleBuiltin> Builtin for T {
         true
     }
 
-    fn check_arguments(&self, arguments: &[String]) -> Result<(), String> {
+    fn check_arguments(&self, arguments: &[String]) -> Result<(), ArgumentsError> {
         flag::check_no_arguments(T::NAME, arguments)
     }
 

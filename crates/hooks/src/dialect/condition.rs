@@ -192,7 +192,8 @@ fn host(url: &str) -> Option<String> {
     let host = authority.rsplit('@').next()?;
     let host = host.split(':').next().unwrap_or(host);
     let host = host.trim_end_matches('.').to_lowercase();
-    let is_plain = |sign: char| sign.is_ascii_alphanumeric() || sign == '.' || sign == '-';
+    let is_plain =
+        |character: char| character.is_ascii_alphanumeric() || character == '.' || character == '-';
     host.chars().all(is_plain).then_some(host)
 }
 

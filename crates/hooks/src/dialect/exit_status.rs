@@ -62,21 +62,22 @@ fn read_answer(
     match said.first() {
         None => Ok(Output::default()),
         Some(b'{') => parse_output(dialect, call, input, said)
-            .map_err(|message| unreadable(call.event, said, message)),
+            .map_err(|fault| unreadable(call.event, said, fault)),
         Some(_) if call.strict_output => {
             Err(Fault::new("strict output: its output is not a JSON object"))
         }
         Some(_) => match extra_text::object(said) {
             Some((before, said)) => {
-                let mut output = parse_output(dialect, call, input, said).map_err(Fault::new)?;
+                let mut output = parse_output(dialect, call, input, said)?;
                 append_line(&mut output.system_message, &extra_text::warning(before));
                 Ok(output)
             }
             None if extra_text::is_mangled(dialect, call.event, said) => Err(unreadable(
                 call.event,
                 said,
-                "its output looks like a decision but is not JSON: write exactly one JSON object"
-                    .to_owned(),
+                Fault::new(
+                    "its output looks like a decision but is not JSON: write exactly one JSON object",
+                ),
             )),
             None => Ok(read_plain_text(dialect, call.event, said)),
         },
@@ -86,10 +87,10 @@ fn read_answer(
 /// The fault of an output that cannot be read. It may deny if a denial can be recognized in it: other
 /// parsers of JSON accept deeper nesting, lone surrogates and invalid UTF-8, all of which a guard may
 /// quote from the call that it denies.
-fn unreadable(event: Event, said: &[u8], message: String) -> Fault {
+fn unreadable(event: Event, said: &[u8], fault: Fault) -> Fault {
     Fault {
         may_deny: extra_text::names_denial(event, said),
-        ..Fault::new(message)
+        ..fault
     }
 }
 
@@ -98,16 +99,20 @@ fn parse_output(
     call: HandlerCall<'_>,
     input: &Input,
     said: &[u8],
-) -> Result<Output, String> {
-    let text = std::str::from_utf8(said)
-        .map_err(|error| format!("its output is not UTF-8 from byte {}", error.valid_up_to()))?;
+) -> Result<Output, Fault> {
+    let text = std::str::from_utf8(said).map_err(|error| {
+        Fault::new(format!(
+            "its output is not UTF-8 from byte {}",
+            error.valid_up_to()
+        ))
+    })?;
     let document: Document = serde_json::from_str(text)
-        .map_err(|error| format!("its output is not valid JSON: {error}"))?;
+        .map_err(|error| Fault::new(format!("its output is not valid JSON: {error}")))?;
     let read = |value: &Value| {
         let top = OutputObject::new(Some(value));
         let specific: Vec<&Value> = top.all("hook_specific_output").collect();
         if specific.iter().any(|specific| !specific.is_object()) {
-            return Err("`hook_specific_output` is no object".to_owned());
+            return Err(Fault::new("`hook_specific_output` is no object"));
         }
         let specific = specific
             .into_iter()
@@ -134,7 +139,7 @@ fn parse_output(
         return Ok(output);
     }
     match dialect {
-        Dialect::DockerAgent => Err(repeated),
+        Dialect::DockerAgent => Err(Fault::new(repeated)),
         _ => read(&document.value),
     }
 }

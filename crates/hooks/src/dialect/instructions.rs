@@ -9,6 +9,7 @@ use cachalot_model::Message;
 use serde_json::Value;
 
 use super::output_object::{OutputObject, text};
+use crate::output::Fault;
 use crate::paragraph::{last_paragraph, single_line};
 
 /// The paragraph for an instruction that was removed without a text.
@@ -18,21 +19,23 @@ const REMOVED: &str = "This does not hold any more.";
 ///
 /// # Errors
 /// The invalid part of the value.
-pub(super) fn read(said: &Value, conversation: &[Arc<Message>]) -> Result<Vec<String>, String> {
-    let items = said.as_array().ok_or("`instruction_context` is no list")?;
+pub(super) fn read(said: &Value, conversation: &[Arc<Message>]) -> Result<Vec<String>, Fault> {
+    let items = said
+        .as_array()
+        .ok_or_else(|| Fault::new("`instruction_context` is no list"))?;
     let paragraphs = items.iter().map(|item| paragraph(item, conversation));
     paragraphs.filter_map(Result::transpose).collect()
 }
 
 /// Returns the new paragraph of an instruction, if there is one.
-fn paragraph(item: &Value, conversation: &[Arc<Message>]) -> Result<Option<String>, String> {
+fn paragraph(item: &Value, conversation: &[Arc<Message>]) -> Result<Option<String>, Fault> {
     if !item.is_object() {
-        return Err("an item of `instruction_context` is no object".to_owned());
+        return Err(Fault::new("an item of `instruction_context` is no object"));
     }
     let item = OutputObject::new(Some(item));
     let words = |key| {
         let words = text(item, key)?.unwrap_or_default();
-        Ok::<_, String>(words.trim_end().to_owned())
+        Ok::<_, Fault>(words.trim_end().to_owned())
     };
     let names = [words("label")?, words("path")?, words("key")?];
     let name = names.into_iter().find(|name| !name.is_empty());
@@ -74,10 +77,10 @@ fn under(heading: &str, words: &str) -> String {
     format!("{heading}{words}\n</instructions>")
 }
 
-fn is(item: OutputObject<'_>, key: &str) -> Result<bool, String> {
+fn is(item: OutputObject<'_>, key: &str) -> Result<bool, Fault> {
     match item.get(key) {
         None => Ok(false),
         Some(Value::Bool(is)) => Ok(*is),
-        Some(_) => Err(format!("`{key}` is neither `true` nor `false`")),
+        Some(_) => Err(Fault::new(format!("`{key}` is neither `true` nor `false`"))),
     }
 }

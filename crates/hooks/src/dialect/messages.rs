@@ -12,6 +12,7 @@ use cachalot_model::{Block, ImageSource, Message, Role, ToolResult};
 use serde_json::{Map, Value, json};
 
 use crate::input::Input;
+use crate::output::Fault;
 
 /// Returns the pieces of the conversation, and the number of unsent pieces at its end.
 pub(super) fn to_pieces(input: &Input) -> (Vec<Value>, usize) {
@@ -37,14 +38,14 @@ pub(super) struct RewrittenConversation {
 pub(super) fn parse_rewritten(
     input: &Input,
     updated: &[Value],
-) -> Result<RewrittenConversation, String> {
+) -> Result<RewrittenConversation, Fault> {
     let (pieces, unsent) = to_pieces(input);
     let sent = pieces.len() - unsent;
     if updated.len() < sent {
-        return Err(format!(
+        return Err(Fault::new(format!(
             "`updated_messages` has {} messages, and {sent} were sent already; only those behind them can be changed or left out",
             updated.len()
-        ));
+        )));
     }
     let (before, tail) = (&pieces[sent..], &updated[sent..]);
     let originals = &input.messages[input.messages.len().saturating_sub(input.unsent)..];
@@ -68,7 +69,7 @@ fn is_aligned(before: &[Value], after: &[Value]) -> bool {
             .all(|(before, after)| before["role"] == after["role"])
 }
 
-fn rebuild_aligned(originals: &[Arc<Message>], mut tail: &[Value]) -> Result<Vec<Message>, String> {
+fn rebuild_aligned(originals: &[Arc<Message>], mut tail: &[Value]) -> Result<Vec<Message>, Fault> {
     let mut messages = Vec::with_capacity(originals.len());
     for original in originals {
         let before = pieces(original);
@@ -84,7 +85,7 @@ fn rebuild_aligned(originals: &[Arc<Message>], mut tail: &[Value]) -> Result<Vec
 }
 
 /// Rebuilds a changed message; data that pieces cannot express is taken from the original.
-fn changed(original: &Message, pieces: &[Value]) -> Result<Message, String> {
+fn changed(original: &Message, pieces: &[Value]) -> Result<Message, Fault> {
     let silent = original.content.iter();
     let silent = silent.filter(|block| matches!(block, Block::Reasoning(_) | Block::Other { .. }));
     let mut content: Vec<Block> = silent.cloned().collect();
@@ -118,7 +119,7 @@ fn restore(block: &mut Block, original: &Message) {
 }
 
 /// Converts pieces that were added, removed or moved to messages.
-fn regroup(originals: &[Arc<Message>], mut tail: &[Value]) -> Result<Vec<Message>, String> {
+fn regroup(originals: &[Arc<Message>], mut tail: &[Value]) -> Result<Vec<Message>, Fault> {
     let mut originals = originals.to_vec();
     let mut messages = Vec::new();
     while !tail.is_empty() {
@@ -142,7 +143,7 @@ fn regroup(originals: &[Arc<Message>], mut tail: &[Value]) -> Result<Vec<Message
 }
 
 /// Converts a conversation without originals.
-pub(super) fn parse(pieces: &[Value]) -> Result<Vec<Message>, String> {
+pub(super) fn parse(pieces: &[Value]) -> Result<Vec<Message>, Fault> {
     regroup(&[], pieces)
 }
 
@@ -235,8 +236,10 @@ fn part(block: &Block) -> Option<Value> {
 }
 
 /// Parses one piece.
-fn read(piece: &Value) -> Result<Message, String> {
-    let piece = piece.as_object().ok_or("a message is no object")?;
+fn read(piece: &Value) -> Result<Message, Fault> {
+    let piece = piece
+        .as_object()
+        .ok_or_else(|| Fault::new("a message is no object"))?;
     let content = blocks(piece)?;
     match piece.get("role").and_then(Value::as_str) {
         Some("user") => Ok(Message::new(Role::User, content)),
@@ -244,7 +247,7 @@ fn read(piece: &Value) -> Result<Message, String> {
             let id = piece.get("tool_call_id").and_then(Value::as_str);
             let result = ToolResult {
                 id: id
-                    .ok_or("a message of a tool has no `tool_call_id`")?
+                    .ok_or_else(|| Fault::new("a message of a tool has no `tool_call_id`"))?
                     .to_owned(),
                 content,
                 is_error: piece.get("is_error").and_then(Value::as_bool) == Some(true),
@@ -257,41 +260,42 @@ fn read(piece: &Value) -> Result<Message, String> {
             content.extend(calls(piece)?);
             Ok(Message::new(Role::Assistant, content))
         }
-        Some(role) => Err(format!(
+        Some(role) => Err(Fault::new(format!(
             "a message has the role `{role}`; there are `user`, `assistant` and `tool`"
-        )),
-        None => Err("a message has no `role`".to_owned()),
+        ))),
+        None => Err(Fault::new("a message has no `role`")),
     }
 }
 
-fn blocks(piece: &Map<String, Value>) -> Result<Vec<Block>, String> {
+fn blocks(piece: &Map<String, Value>) -> Result<Vec<Block>, Fault> {
     let parts = piece.get("multi_content").filter(|parts| !parts.is_null());
     let parts = match parts.or(piece.get("content")) {
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(Value::String(text)) if text.is_empty() => return Ok(Vec::new()),
         Some(Value::String(text)) => return Ok(vec![Block::text(text)]),
         Some(Value::Array(parts)) => parts,
-        Some(_) => return Err("the content of a message is neither text nor a list".to_owned()),
+        Some(_) => {
+            return Err(Fault::new(
+                "the content of a message is neither text nor a list",
+            ));
+        }
     };
     parts.iter().map(block).collect()
 }
 
-fn block(part: &Value) -> Result<Block, String> {
+fn block(part: &Value) -> Result<Block, Fault> {
     let block = content_block(part);
-    block.ok_or_else(|| "a part of a message is neither `text` nor `image_url`".to_owned())
+    block.ok_or_else(|| Fault::new("a part of a message is neither `text` nor `image_url`"))
 }
 
-fn calls(piece: &Map<String, Value>) -> Result<Vec<Block>, String> {
+fn calls(piece: &Map<String, Value>) -> Result<Vec<Block>, Fault> {
     let calls = piece.get("tool_calls").and_then(Value::as_array);
     let call = |call: &Value| {
         let is_text = call["function"]["arguments"].is_string();
         let read = tool_call(call).filter(|_| is_text);
-        read.map(Block::ToolUse).ok_or(
-            "a call of a tool needs `id`, `function.name` and `function.arguments`, which are text",
-        )
+        read.map(Block::ToolUse).ok_or_else(|| Fault::new("a call of a tool needs `id`, `function.name` and `function.arguments`, which are text"))
     };
-    let calls: Result<Vec<Block>, &str> = calls.into_iter().flatten().map(call).collect();
-    calls.map_err(str::to_owned)
+    calls.into_iter().flatten().map(call).collect()
 }
 
 /// Parses a conversation rewritten by a handler that sees one text per message.
@@ -302,9 +306,11 @@ pub(super) fn parse_rewritten_texts(
     input: &Input,
     before: &[Value],
     after: &[Value],
-) -> Result<RewrittenConversation, String> {
+) -> Result<RewrittenConversation, Fault> {
     if before.len() != after.len() || !is_aligned(before, after) {
-        return Err("`llm_request.messages` may change the text of messages, but not their number and roles".to_owned());
+        return Err(Fault::new(
+            "`llm_request.messages` may change the text of messages, but not their number and roles",
+        ));
     }
     let sent = before.len().saturating_sub(input.unsent);
     let mut unsent = Vec::new();
@@ -312,7 +318,9 @@ pub(super) fn parse_rewritten_texts(
         let mut message = message.as_ref().clone();
         if before[index] != after[index] {
             let text = after[index]["content"].as_str();
-            let text = text.ok_or("the content of a message in `llm_request` is no text")?;
+            let text = text.ok_or_else(|| {
+                Fault::new("the content of a message in `llm_request` is no text")
+            })?;
             replace_text(&mut message, text);
         }
         unsent.push(message);

@@ -9,7 +9,7 @@ use super::{Dialect, gemini, instructions, synthetic, tools};
 use crate::Event;
 use crate::contract::SpecificOutput;
 use crate::input::Input;
-use crate::output::{Decision, Output, append_line};
+use crate::output::{Decision, Fault, Output, append_line};
 
 /// The reason for the model if a handler gives none.
 const DEFAULT_REASON: &str = "a hook blocks this without a reason";
@@ -25,7 +25,7 @@ pub(super) fn read(
     input: &Input,
     top: OutputObject<'_>,
     specific: &[OutputObject<'_>],
-) -> Result<Output, String> {
+) -> Result<Output, Fault> {
     let answer = OutputParser {
         dialect,
         event: call.event,
@@ -136,7 +136,7 @@ impl<'a> OutputParser<'a> {
         self.specific.iter().find_map(|place| place.get(key))
     }
 
-    fn text(&self, key: &str) -> Result<Option<String>, String> {
+    fn text(&self, key: &str) -> Result<Option<String>, Fault> {
         parse_text(key, self.get(key))
     }
 
@@ -150,7 +150,7 @@ impl<'a> OutputParser<'a> {
     }
 
     /// Parses `decision` and `reason`.
-    fn decide(&self, output: &mut Output) -> Result<(), String> {
+    fn decide(&self, output: &mut Output) -> Result<(), Fault> {
         let (mut blocks, mut unknown) = (false, None);
         for decision in self.all("decision").filter(|said| !said.is_object()) {
             match (decision.as_str(), self.dialect) {
@@ -178,18 +178,18 @@ impl<'a> OutputParser<'a> {
             let reason = self.text("reason")?;
             let is_told_nothing = reason.as_deref().unwrap_or_default().trim().is_empty();
             if self.dialect == Dialect::Codex && self.event == Event::Stop && is_told_nothing {
-                return Err(
-                    "`decision: block` needs a `reason`, with which the agent continues".to_owned(),
-                );
+                return Err(Fault::new(
+                    "`decision: block` needs a `reason`, with which the agent continues",
+                ));
             }
             refuse(self.dialect, self.event, reason, output);
             return Ok(());
         }
-        unknown.map_or(Ok(()), Err)
+        unknown.map_or(Ok(()), |unknown| Err(Fault::new(unknown)))
     }
 
     /// Parses `permission_decision`, and the `decision` of a permission request.
-    fn permit(&self, output: &mut Output) -> Result<(), String> {
+    fn permit(&self, output: &mut Output) -> Result<(), Fault> {
         let mut unknown = None;
         for decision in self.all("permission_decision") {
             let decision = match (decision.as_str(), self.dialect) {
@@ -225,7 +225,7 @@ impl<'a> OutputParser<'a> {
         }
         match (unknown, &output.permission) {
             (Some(_), Some((Decision::Deny, _))) | (None, _) => Ok(()),
-            (Some(unknown), _) => Err(unknown),
+            (Some(unknown), _) => Err(Fault::new(unknown)),
         }
     }
 
@@ -245,14 +245,14 @@ impl<'a> OutputParser<'a> {
     }
 
     /// Parses `continue: false` and `stop_reason`.
-    fn halt(&self, output: &mut Output) -> Result<(), String> {
+    fn halt(&self, output: &mut Output) -> Result<(), Fault> {
         match self.top.get("continue") {
             None | Some(Value::Bool(true)) => return Ok(()),
             Some(Value::Bool(false)) => {}
             Some(other) => {
-                return Err(format!(
+                return Err(Fault::new(format!(
                     "`continue` is {other}; it can be `true` or `false`"
-                ));
+                )));
             }
         }
         let stop = text(self.top, "stop_reason")?;
@@ -280,7 +280,7 @@ impl<'a> OutputParser<'a> {
         Ok(())
     }
 
-    fn rewrite_input(&self, output: &mut Output) -> Result<(), String> {
+    fn rewrite_input(&self, output: &mut Output) -> Result<(), Fault> {
         let of_decision = OutputObject::new(self.get("decision")).get("updated_input");
         let of_gemini = match self.dialect {
             Dialect::Gemini => self.specific("tool_input"),
@@ -290,21 +290,23 @@ impl<'a> OutputParser<'a> {
         let (Some(updated), Some(tool)) = (updated, &self.input.tool) else {
             return Ok(());
         };
-        let updated = updated.as_object().ok_or("`updated_input` is no object")?;
+        let updated = updated
+            .as_object()
+            .ok_or_else(|| Fault::new("`updated_input` is no object"))?;
         let changed = tools::changed(self.dialect, tool, self.input, updated);
         output.removed_input = tools::removed(self.dialect, tool, self.input, updated);
         output.updated_input = Some(changed).filter(|changed: &Map<_, _>| !changed.is_empty());
         Ok(())
     }
 
-    fn rewrite_messages(&self, output: &mut Output) -> Result<(), String> {
+    fn rewrite_messages(&self, output: &mut Output) -> Result<(), Fault> {
         if self.event != Event::BeforeLlmCall {
             return Ok(());
         }
         let rewritten = match self.get("updated_messages") {
             Some(Value::Array(updated)) if updated.is_empty() => return Ok(()),
             Some(Value::Array(updated)) => messages::parse_rewritten(self.input, updated)?,
-            Some(_) => return Err("`updated_messages` is no list".to_owned()),
+            Some(_) => return Err(Fault::new("`updated_messages` is no list")),
             None => match self.requested()? {
                 Some(rewritten) => rewritten,
                 None => return Ok(()),
@@ -321,7 +323,7 @@ impl<'a> OutputParser<'a> {
     }
 
     /// Appends `instruction_context` to `additional_context`.
-    fn instruct(&self, output: &mut Output) -> Result<(), String> {
+    fn instruct(&self, output: &mut Output) -> Result<(), Fault> {
         let is_honoured = self
             .event
             .contract()
@@ -355,7 +357,7 @@ impl<'a> OutputParser<'a> {
     }
 
     /// Parses the messages in `llm_request`, as handlers of Gemini CLI rewrite them.
-    fn requested(&self) -> Result<Option<RewrittenConversation>, String> {
+    fn requested(&self) -> Result<Option<RewrittenConversation>, Fault> {
         let request = match self.dialect {
             Dialect::Gemini => self.specific("llm_request"),
             _ => None,

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use crate::output::Fault;
+
 /// An object written by a handler. `null` counts as absent.
 #[derive(Clone, Copy)]
 pub(super) struct OutputObject<'a>(Option<&'a Map<String, Value>>);
@@ -62,25 +64,27 @@ pub(super) fn snake(key: &str) -> String {
     snake
 }
 
-pub(super) fn text(said: OutputObject<'_>, key: &str) -> Result<Option<String>, String> {
+pub(super) fn text(said: OutputObject<'_>, key: &str) -> Result<Option<String>, Fault> {
     parse_text(key, said.get(key))
 }
 
 /// Parses an optional text.
-pub(super) fn parse_text(key: &str, value: Option<&Value>) -> Result<Option<String>, String> {
+pub(super) fn parse_text(key: &str, value: Option<&Value>) -> Result<Option<String>, Fault> {
     match value {
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.clone())),
-        Some(_) => Err(format!("`{key}` is no text")),
+        Some(_) => Err(Fault::new(format!("`{key}` is no text"))),
     }
 }
 
 /// Parses a mapping of texts; other values are converted to their JSON.
-pub(super) fn metadata(value: Option<&Value>) -> Result<BTreeMap<String, String>, String> {
+pub(super) fn metadata(value: Option<&Value>) -> Result<BTreeMap<String, String>, Fault> {
     let Some(value) = value else {
         return Ok(BTreeMap::new());
     };
-    let map = value.as_object().ok_or("`metadata` is no object")?;
+    let map = value
+        .as_object()
+        .ok_or_else(|| Fault::new("`metadata` is no object"))?;
     let text = |value: &Value| {
         value
             .as_str()

@@ -77,7 +77,7 @@ impl InputParser<'_> {
     fn input(&self) -> Result<Input, Problem> {
         let messages = match self.list("messages")? {
             Some(pieces) => messages::parse(pieces)
-                .map_err(|why| wrong("messages", &why))?
+                .map_err(|fault| wrong("messages", &fault.message))?
                 .into_iter()
                 .map(Arc::new)
                 .collect(),
@@ -134,7 +134,8 @@ impl InputParser<'_> {
         let Some(sent) = pieces.len().checked_sub(unsent) else {
             return Err(wrong("unsent", "there are not so many messages"));
         };
-        let sent = messages::parse(&pieces[..sent]).map_err(|why| wrong("messages", &why))?;
+        let sent =
+            messages::parse(&pieces[..sent]).map_err(|fault| wrong("messages", &fault.message))?;
         Ok(messages.saturating_sub(sent.len()))
     }
 

@@ -36,8 +36,8 @@ fn is_known(name: &str) -> bool {
 /// Splits a regular expression at the `|` outside of parentheses.
 fn alternatives(written: &str) -> Vec<&str> {
     let (mut found, mut start, mut depth) = (Vec::new(), 0, 0_usize);
-    for (at, sign) in written.char_indices() {
-        match sign {
+    for (at, character) in written.char_indices() {
+        match character {
             '(' => depth += 1,
             ')' => depth = depth.saturating_sub(1),
             '|' if depth == 0 => {

@@ -7,6 +7,7 @@ use super::handler_call::HandlerCall;
 use super::output_object::{OutputObject, snake};
 use crate::Event;
 use crate::contract::SpecificOutput;
+use crate::output::Fault;
 
 /// The top-level keys of an output.
 const KEYS: [&str; 6] =
@@ -40,29 +41,31 @@ pub(super) fn check(
     call: HandlerCall<'_>,
     top: OutputObject<'_>,
     specific: OutputObject<'_>,
-) -> Result<(), String> {
+) -> Result<(), Fault> {
     for key in top.keys() {
         let plain = snake(key);
         let is_legacy = plain == "suppress_output" && dialect != Dialect::DockerAgent;
         if !is_legacy && !KEYS.contains(&plain.as_str()) {
-            return Err(format!("strict output: `{key}` is no key of an output"));
+            return Err(Fault::new(format!(
+                "strict output: `{key}` is no key of an output"
+            )));
         }
     }
     let decision = top
         .get("decision")
         .filter(|said| *said != "block" && *said != "deny");
     if let (Dialect::DockerAgent, Some(decision)) = (dialect, decision) {
-        return Err(format!(
+        return Err(Fault::new(format!(
             "strict output: `decision` is {decision}; it can be `block` or `deny`"
-        ));
+        )));
     }
     if let Some(name) = specific.get("hook_event_name")
         && !name.as_str().is_some_and(|name| names(call, name))
     {
-        return Err(format!(
+        return Err(Fault::new(format!(
             "strict output: it is for {name}, and this is `{}`",
             call.event_name
-        ));
+        )));
     }
     for key in specific
         .keys()
@@ -70,18 +73,18 @@ pub(super) fn check(
     {
         match output_of_key(dialect, call.event, &snake(key)) {
             None => {
-                return Err(format!(
+                return Err(Fault::new(format!(
                     "strict output: `{key}` is no key of `hook_specific_output`"
-                ));
+                )));
             }
             // The agent continues with it (`stop`).
             Some(SpecificOutput::AdditionalContext)
                 if dialect == Dialect::Claude && call.event == Event::Stop => {}
             Some(what) if !call.event.contract().honours(what) => {
-                return Err(format!(
+                return Err(Fault::new(format!(
                     "strict output: `{key}` is not honoured on `{}`",
                     call.event
-                ));
+                )));
             }
             Some(_) => {}
         }

@@ -143,9 +143,9 @@ fn word<'a, 'b>(text: &'a str, value: impl Fn(&str) -> &'b str) -> Option<(Strin
     let mut said = String::new();
     let mut rest = text;
     let mut is_quoted = false;
-    while let Some(sign) = rest.chars().next() {
-        let behind = &rest[sign.len_utf8()..];
-        rest = match sign {
+    while let Some(character) = rest.chars().next() {
+        let behind = &rest[character.len_utf8()..];
+        rest = match character {
             '"' => {
                 is_quoted = !is_quoted;
                 behind
@@ -171,8 +171,8 @@ fn word<'a, 'b>(text: &'a str, value: impl Fn(&str) -> &'b str) -> Option<(Strin
                 &rest[length..]
             }
             '`' => return None,
-            sign if is_quoted || is_plain(sign) => {
-                said.push(sign);
+            character if is_quoted || is_plain(character) => {
+                said.push(character);
                 behind
             }
             ' ' | '\t' | '\n' | '\r' | ';' => break,
@@ -183,8 +183,8 @@ fn word<'a, 'b>(text: &'a str, value: impl Fn(&str) -> &'b str) -> Option<(Strin
 }
 
 /// True if a character has no special meaning for a shell in an assigned value.
-fn is_plain(sign: char) -> bool {
-    sign.is_alphanumeric() || "_-./:=@%+,^".contains(sign)
+fn is_plain(character: char) -> bool {
+    character.is_alphanumeric() || "_-./:=@%+,^".contains(character)
 }
 
 #[cfg(test)]

@@ -90,7 +90,10 @@ impl Judgement {
         let mut strongest: Option<ReasonedDecision> = None;
         for fields in objects::<Fields>(answer) {
             for decided in self.decided(&fields) {
-                if strongest.as_ref().is_none_or(|(most, _)| decided.0 > *most) {
+                if strongest
+                    .as_ref()
+                    .is_none_or(|(decision, _)| decided.0 > *decision)
+                {
                     strongest = Some(decided);
                 }
             }

@@ -94,5 +94,5 @@ fn cache_response_registers_once_and_owns_its_section() {
     builtins.register(std::sync::Arc::new(one.builtin)).unwrap();
     assert_eq!(builtins.owner("cache").unwrap().name(), "cache_response");
     let again = builtins.register(std::sync::Arc::new(other.builtin));
-    assert!(again.unwrap_err().contains("`cache_response`"));
+    assert!(again.unwrap_err().to_string().contains("`cache_response`"));
 }

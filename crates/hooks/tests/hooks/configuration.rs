@@ -6,7 +6,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use cachalot_core::{Problem, tree};
 use cachalot_hooks::definition::{self, Judgement, OnError};
-use cachalot_hooks::{Action, Builtin, Builtins, Dialect, Event, Fault, HookEntry, Input, Output};
+use cachalot_hooks::{
+    Action, ArgumentsError, Builtin, Builtins, Dialect, Event, Fault, HookEntry, Input, Output,
+};
 
 struct Counting;
 
@@ -24,10 +26,10 @@ impl Builtin for Counting {
         &[Event::Stop, Event::TurnEnd]
     }
 
-    fn check_arguments(&self, arguments: &[String]) -> Result<(), String> {
+    fn check_arguments(&self, arguments: &[String]) -> Result<(), ArgumentsError> {
         match arguments {
             [number] if number.parse::<u32>().is_ok() => Ok(()),
-            _ => Err("it takes one number".to_owned()),
+            _ => Err(ArgumentsError("it takes one number".to_owned())),
         }
     }
 

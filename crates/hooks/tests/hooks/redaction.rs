@@ -361,6 +361,6 @@ fn unknown_sections_and_arguments_are_reported() {
     ] {
         let builtin = builtins.get(name).unwrap();
         let said = builtin.check_arguments(&["x".to_owned()]).unwrap_err();
-        assert!(said.contains(name) && said.contains("`x`"), "{said}");
+        assert!(said.0.contains(name) && said.0.contains("`x`"), "{said}");
     }
 }

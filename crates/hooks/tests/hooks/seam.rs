@@ -182,7 +182,7 @@ impl Fixture {
     /// The problem of these arguments.
     pub(crate) fn refusal(&self, name: &str, arguments: &[&str]) -> String {
         let said = self.builtin(name).check_arguments(&texts(arguments));
-        said.unwrap_err()
+        said.unwrap_err().0
     }
 
     /// Problems of a section, in YAML.
@@ -381,7 +381,7 @@ fn every_section_has_one_owner_and_may_be_empty() {
 fn name_or_section_cannot_be_registered_twice() {
     let mut fixture = Fixture::new();
     let date = Arc::clone(fixture.builtin("add_date"));
-    let refusal = fixture.builtins.register(date).unwrap_err();
+    let refusal = fixture.builtins.register(date).unwrap_err().to_string();
     assert!(refusal.contains("`add_date` already"), "{refusal}");
 }
 

@@ -47,7 +47,7 @@ fn templates_without_counterpart_are_refused() {
         "{{ .ToolName",
         "{{ .Cwd }}{{ tool_name }}",
     ] {
-        let refused = to_jinja(go).map(|it| it.into_owned());
+        let refused = to_jinja(go).map(|template| template.into_owned());
         match refused {
             Err(problem) => assert_eq!(problem.code, "bad-template", "{go}"),
             // Nothing of it is an action.

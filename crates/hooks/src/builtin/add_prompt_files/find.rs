@@ -88,10 +88,10 @@ fn candidates(
 
 /// The first match from the working directory upwards.
 fn nearest(name: &str, depth: Option<usize>, directory: &Path) -> Option<Candidate> {
-    let most = depth.map_or(usize::MAX, |depth| depth.saturating_add(1));
+    let maximum = depth.map_or(usize::MAX, |depth| depth.saturating_add(1));
     directory
         .ancestors()
-        .take(most)
+        .take(maximum)
         .enumerate()
         .find_map(|(up, above)| {
             let shown = format!("{}{name}", "../".repeat(up));

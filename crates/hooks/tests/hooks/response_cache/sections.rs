@@ -100,5 +100,5 @@ fn builtin_takes_no_arguments() {
     let fixture = fixture(ON);
     assert!(fixture.builtin.check_arguments(&[]).is_ok());
     let wrong = fixture.builtin.check_arguments(&["fast".to_owned()]);
-    assert!(wrong.unwrap_err().contains("`fast`"));
+    assert!(wrong.unwrap_err().0.contains("`fast`"));
 }
