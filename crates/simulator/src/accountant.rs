@@ -47,7 +47,7 @@ impl PromptCaches {
         &mut self,
         prompt: &Prompt,
         rules: &Rules,
-        most: Option<u64>,
+        max_output: Option<u64>,
         at: Millis,
     ) -> Charge {
         match prompt {
@@ -58,7 +58,7 @@ impl PromptCaches {
                 at,
             )),
             Prompt::OpenAi(prompt) => {
-                let machine = self.openai.route(prompt, most, at);
+                let machine = self.openai.route(prompt, max_output, at);
                 Charge::OpenAi(accounting::openai::charge(
                     prompt,
                     &rules.openai,

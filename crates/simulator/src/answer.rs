@@ -128,9 +128,9 @@ impl Answer {
         let mut is_cut = false;
         for text in [&mut self.reasoning, &mut self.text].into_iter().flatten() {
             if tokens::estimate(text) > left {
-                let most = usize::try_from(left).unwrap_or(usize::MAX);
+                let maximum = usize::try_from(left).unwrap_or(usize::MAX);
                 text.truncate(
-                    text.floor_char_boundary(most.saturating_mul(tokens::BYTES_PER_TOKEN)),
+                    text.floor_char_boundary(maximum.saturating_mul(tokens::BYTES_PER_TOKEN)),
                 );
                 is_cut = true;
             }
@@ -217,12 +217,12 @@ pub(crate) fn pieces(text: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut rest = text;
     while rest.len() > MIN_BYTES {
-        let most = rest.floor_char_boundary(MAX_BYTES);
-        let least = rest.floor_char_boundary(MIN_BYTES);
-        let blank = rest[least..most].find(char::is_whitespace);
+        let maximum = rest.floor_char_boundary(MAX_BYTES);
+        let minimum = rest.floor_char_boundary(MIN_BYTES);
+        let blank = rest[minimum..maximum].find(char::is_whitespace);
         let end = match blank {
-            Some(at) => least + at,
-            None => most,
+            Some(at) => minimum + at,
+            None => maximum,
         };
         let (piece, after) = rest.split_at(end.max(1).min(rest.len()));
         pieces.push(piece);

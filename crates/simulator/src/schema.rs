@@ -102,9 +102,9 @@ fn object(map: &Map<String, Value>, root: &Value, depth: usize) -> Value {
 }
 
 fn array(map: &Map<String, Value>, root: &Value, depth: usize) -> Value {
-    let least = map.get("minItems").and_then(Value::as_u64).unwrap_or(0);
+    let minimum = map.get("minItems").and_then(Value::as_u64).unwrap_or(0);
     let item = map.get("items").unwrap_or(&Value::Null);
-    (0..least.min(100))
+    (0..minimum.min(100))
         .map(|_| instance_at(item, root, depth + 1))
         .collect()
 }
@@ -135,20 +135,20 @@ fn number(map: &Map<String, Value>, is_whole: bool) -> Value {
     let bound = |key: &str| map.get(key).and_then(Value::as_f64);
     let step = bound("multipleOf").filter(|step| *step > 0.0);
     let step_or_one = step.unwrap_or(1.0);
-    let mut least = bound("minimum").unwrap_or(0.0);
+    let mut minimum = bound("minimum").unwrap_or(0.0);
     if let Some(above) = bound("exclusiveMinimum") {
-        least = least.max(above + step_or_one);
+        minimum = minimum.max(above + step_or_one);
     }
-    if let Some(most) = bound("maximum") {
-        least = least.min(most);
+    if let Some(maximum) = bound("maximum") {
+        minimum = minimum.min(maximum);
     }
     if let Some(step) = step {
-        least = (least / step).ceil() * step;
+        minimum = (minimum / step).ceil() * step;
     }
     if is_whole {
-        return Value::from(least.ceil() as i64);
+        return Value::from(minimum.ceil() as i64);
     }
-    Number::from_f64(least).map_or(Value::Null, Value::Number)
+    Number::from_f64(minimum).map_or(Value::Null, Value::Number)
 }
 
 fn all_of(map: &Map<String, Value>, parts: &[Value], root: &Value, depth: usize) -> Value {

@@ -283,11 +283,11 @@ fn in_sequence(replies: &[ScriptedReply], progress: &mut Progress) -> PlannedRep
         return PlannedReply::scripted(reply, None);
     };
     let happened = progress.faults.entry((0, at)).or_default();
-    let most = fault.times.unwrap_or(1);
+    let maximum = fault.times.unwrap_or(1);
     let is_served_after = fault.times.is_some() && reply.has_content();
-    let is_clean = *happened >= most && is_served_after;
+    let is_clean = *happened >= maximum && is_served_after;
     *happened = happened.saturating_add(1);
-    if is_clean || (*happened == most && !is_served_after) {
+    if is_clean || (*happened == maximum && !is_served_after) {
         progress.next = at + 1;
     }
     PlannedReply::scripted(reply, (!is_clean).then_some(fault.kind))
@@ -348,12 +348,12 @@ fn planned_reply(
 }
 
 fn occurs(fault: &Fault, at: (usize, usize), progress: &mut Progress) -> bool {
-    let Some(most) = fault.times else {
+    let Some(maximum) = fault.times else {
         return true;
     };
     let happened = progress.faults.entry(at).or_default();
     *happened = happened.saturating_add(1);
-    *happened <= most
+    *happened <= maximum
 }
 
 impl Rule {

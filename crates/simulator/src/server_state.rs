@@ -352,9 +352,9 @@ impl ServerState {
 
     /// Returns the refusal of a prompt that exceeds the context window in the script.
     fn context_overflow(&self, context: &RequestContext, request: &Request) -> Option<ApiError> {
-        let most = self.script.context?;
+        let maximum = self.script.context?;
         let tokens = request.prompt.tokens();
-        (tokens > most).then(|| context.format.too_long(tokens, most))
+        (tokens > maximum).then(|| context.format.too_long(tokens, maximum))
     }
 
     fn planned_reply(&self, request: &Request) -> PlannedReply {
@@ -378,9 +378,9 @@ impl ServerState {
     }
 
     fn charge(&self, request: &Request, at: i64) -> Charge {
-        let most = self.script.requests_per_minute;
+        let maximum = self.script.requests_per_minute;
         let prompt_caches = &mut self.state().prompt_caches;
-        let charge = prompt_caches.charge(&request.prompt, &self.rules, most, at);
+        let charge = prompt_caches.charge(&request.prompt, &self.rules, maximum, at);
         match &request.response_parameters {
             ResponseParameters::Gemini(parameters) => charge.with_cached(parameters.cached),
             _ => charge,

@@ -203,18 +203,18 @@ impl Format {
     }
 
     /// Returns the refusal of a prompt that exceeds the context window.
-    pub(crate) fn too_long(self, tokens: u64, most: u64) -> ApiError {
+    pub(crate) fn too_long(self, tokens: u64, maximum: u64) -> ApiError {
         let refusal = |message: String| ApiError::with_status(400, message);
         match self {
             Self::Messages => refusal(format!(
-                "prompt is too long: {tokens} tokens > {most} maximum"
+                "prompt is too long: {tokens} tokens > {maximum} maximum"
             )),
             Self::Converse => refusal("Input is too long for requested model.".to_owned()),
             Self::Gemini | Self::Interactions => refusal(format!(
-                "The input token count ({tokens}) exceeds the maximum number of tokens allowed ({most})."
+                "The input token count ({tokens}) exceeds the maximum number of tokens allowed ({maximum})."
             )),
             Self::Chat => refusal(format!(
-                "This model's maximum context length is {most} tokens. However, your messages resulted in {tokens} tokens. Please reduce the length of the messages."
+                "This model's maximum context length is {maximum} tokens. However, your messages resulted in {tokens} tokens. Please reduce the length of the messages."
             ))
             .param("messages")
             .code("context_length_exceeded"),

@@ -69,7 +69,7 @@ pub(crate) fn check_signature(
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let invalid = |message: &str| Err(refusal("InvalidSignatureException", message));
     let algorithm = "AWS4-HMAC-SHA256 ";
-    let Some(text) = header("authorization").and_then(|it| it.strip_prefix(algorithm)) else {
+    let Some(text) = header("authorization").and_then(|value| value.strip_prefix(algorithm)) else {
         let message = "Missing Authentication Token";
         return Err(refusal("MissingAuthenticationTokenException", message));
     };

@@ -9,7 +9,9 @@ use crate::wire::ApiError;
 /// Returns the name of the collection, or of a content in it (`cachedContents/ID`), that a path refers to.
 pub(super) fn name(path: &str) -> Option<&str> {
     let versions = ["/v1beta/", "/v1/"];
-    let name = versions.iter().find_map(|it| path.strip_prefix(it))?;
+    let name = versions
+        .iter()
+        .find_map(|version| path.strip_prefix(version))?;
     let is_one = name.starts_with("cachedContents/");
     (is_one || name == "cachedContents").then_some(name)
 }

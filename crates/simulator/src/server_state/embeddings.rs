@@ -29,7 +29,9 @@ pub(super) fn endpoint(path: &str) -> Option<Endpoint<'_>> {
         return Some(Endpoint::OpenAi);
     }
     let prefixes = ["/v1beta/models/", "/v1/models/"];
-    let rest = prefixes.iter().find_map(|it| path.strip_prefix(it))?;
+    let rest = prefixes
+        .iter()
+        .find_map(|prefix| path.strip_prefix(prefix))?;
     let (model, method) = rest.rsplit_once(':')?;
     let is_batch = match method {
         "embedContent" => false,
@@ -75,13 +77,13 @@ fn openai(server: &ServerState, body: &Value) -> Result<Value, ApiError> {
         return Err(ApiError::invalid("you must provide a model parameter").param("model"));
     };
     server.check_model_exists(model)?;
-    let most = if model.contains("-3-large") {
+    let maximum = if model.contains("-3-large") {
         3_072
     } else {
         1_536
     };
     let dimensions =
-        dimensions(body.get("dimensions"), most).map_err(|it| it.param("dimensions"))?;
+        dimensions(body.get("dimensions"), maximum).map_err(|error| error.param("dimensions"))?;
     let is_base64 = body.get("encoding_format") == Some(&json!("base64"));
     let inputs = inputs(body.get("input").unwrap_or(&Value::Null));
     let is_empty = |input: &Input| input.text.is_empty();
@@ -151,15 +153,17 @@ fn gemini(body: &Value, is_batch: bool) -> Result<Value, ApiError> {
 }
 
 /// Returns the number of dimensions that a request asks for; the maximum if it does not.
-fn dimensions(asked: Option<&Value>, most: u64) -> Result<usize, ApiError> {
+fn dimensions(asked: Option<&Value>, maximum: u64) -> Result<usize, ApiError> {
     let asked = match asked.filter(|asked| !asked.is_null()) {
-        Some(asked) => asked.as_u64().filter(|asked| (1..=most).contains(asked)),
-        None => Some(most),
+        Some(asked) => asked.as_u64().filter(|asked| (1..=maximum).contains(asked)),
+        None => Some(maximum),
     };
     asked
         .and_then(|asked| usize::try_from(asked).ok())
         .ok_or_else(|| {
-            ApiError::invalid(format!("dimensions: a number from 1 to {most} is expected"))
+            ApiError::invalid(format!(
+                "dimensions: a number from 1 to {maximum} is expected"
+            ))
         })
 }
 

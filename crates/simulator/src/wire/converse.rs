@@ -55,9 +55,9 @@ pub(super) fn read(body: &Value, validation: &ValidationContext<'_>) -> Result<R
     validation.check_schema(Format::Converse, body)?;
     let limit = request.get("inferenceConfig");
     let limit = limit.and_then(|config| config.get("maxTokens")?.as_u64());
-    let most = anthropic_model.and_then(|model| facts::anthropic(model)?.max_output);
-    let most = limit.or(most).unwrap_or(MAX_OUTPUT);
-    let mut own = translation::translate_request(request, anthropic_model, most)?;
+    let maximum = anthropic_model.and_then(|model| facts::anthropic(model)?.max_output);
+    let maximum = limit.or(maximum).unwrap_or(MAX_OUTPUT);
+    let mut own = translation::translate_request(request, anthropic_model, maximum)?;
     let version = HeaderName::from_static("anthropic-version");
     let mut headers = HeaderMap::from_iter([(version, HeaderValue::from_static("2023-06-01"))]);
     let own_fields = own.as_object_mut();
@@ -139,7 +139,7 @@ fn messages(request: &Object) -> &[Value] {
 /// Returns the blocks of all messages, with the index of their message.
 fn blocks(request: &Object) -> impl Iterator<Item = (usize, &Value)> {
     let messages = messages(request).iter().enumerate();
-    messages.flat_map(|(at, message)| content(message).map(move |it| (at, it)))
+    messages.flat_map(|(at, message)| content(message).map(move |block| (at, block)))
 }
 
 fn uses_tools(block: &Value) -> bool {

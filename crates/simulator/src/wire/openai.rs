@@ -93,10 +93,10 @@ pub(super) fn empty_array(param: impl Into<String>) -> ApiError {
     refusal(param, "empty_array", message)
 }
 
-pub(super) fn too_long(param: impl Into<String>, most: usize, length: usize) -> ApiError {
+pub(super) fn too_long(param: impl Into<String>, maximum: usize, length: usize) -> ApiError {
     let param = param.into();
     let message = format!(
-        "Invalid '{param}': string too long. Expected a string with maximum length {most}, but got a \
+        "Invalid '{param}': string too long. Expected a string with maximum length {maximum}, but got a \
          string with length {length} instead."
     );
     refusal(param, "string_above_max_length", message)
@@ -178,19 +178,20 @@ pub(super) fn tool(at: &str, function: &Object) -> Result<OfferedTool, ApiError>
         }
         Some(other) => return Err(wrong_type(param, "an object", other)),
     };
-    strict(function, &schema, &format!("function '{name}'"))
-        .map_err(|message| refusal(param, code, message))?;
+    if let Some(message) = strictness_violation(function, &schema, &format!("function '{name}'")) {
+        return Err(refusal(param, code, message));
+    }
     Ok(OfferedTool { name, schema })
 }
 
-/// Checks a schema that has to be strict if `fields` say so. `what` is its owner in the message.
-fn strict(fields: &Object, schema: &Value, what: &str) -> Result<(), String> {
-    if is_true(fields, "strict") {
-        check::strict(schema, true)
-            .map_err(|why| format!("Invalid schema for {what}: {}", describe_violation(&why)))
-    } else {
-        Ok(())
+/// Returns the message about a schema that has to be strict, because `fields` say so, and is not. `what` is its owner.
+fn strictness_violation(fields: &Object, schema: &Value, what: &str) -> Option<String> {
+    if !is_true(fields, "strict") {
+        return None;
     }
+    let violation = check::strict(schema, true).err()?;
+    let described = describe_violation(&violation);
+    Some(format!("Invalid schema for {what}: {described}"))
 }
 
 pub(super) fn distinct_tools(tools: &[OfferedTool]) -> Result<(), ApiError> {
@@ -210,8 +211,10 @@ pub(super) fn output_schema(param: &str, format: &Object) -> Result<Value, ApiEr
     let Some(schema) = format.get("schema").filter(|schema| schema.is_object()) else {
         return Err(missing(format!("{param}.schema")));
     };
-    strict(format, schema, &format!("response_format '{name}'"))
-        .map_err(|message| refusal(param, "invalid_json_schema", message))?;
+    let owner = format!("response_format '{name}'");
+    if let Some(message) = strictness_violation(format, schema, &owner) {
+        return Err(refusal(param, "invalid_json_schema", message));
+    }
     Ok(schema.clone())
 }
 

@@ -180,7 +180,7 @@ fn limit(request: &Object) -> Result<Option<u64>, ApiError> {
         return Ok(None);
     };
     match limit.as_u64() {
-        Some(least) if least >= 16 => Ok(Some(least)),
+        Some(tokens) if tokens >= 16 => Ok(Some(tokens)),
         Some(_) => {
             let message = format!(
                 "Invalid '{key}': integer below minimum value. Expected a value >= 16, but got \

@@ -45,7 +45,7 @@ async fn anthropic_names_the_first_difference() {
         {"role": "user", "content": [{"type": "image", "source": image}]},
     ]);
     let reason = |kind: &str| json!({"type": kind});
-    for (fields, expected, most) in [
+    for (fields, expected, maximum) in [
         (
             json!({"model": "claude-opus-5"}),
             reason("model_changed"),
@@ -95,7 +95,7 @@ async fn anthropic_names_the_first_difference() {
         assert_eq!(found.unwrap_or_default(), expected, "{fields}");
         let missed = missed.map_or(0, |missed| missed.as_u64().unwrap());
         assert!(
-            missed <= most && missed * 10 >= most * 9,
+            missed <= maximum && missed * 10 >= maximum * 9,
             "{fields}: {missed}"
         );
     }

@@ -8,11 +8,11 @@ use crate::facts::AnthropicFacts;
 /// Refuses the parameters that the API refuses for a model with these facts.
 pub(super) fn check(request: &Object, model: &str, facts: &AnthropicFacts) -> Result<(), ApiError> {
     let limit = request.get("max_tokens").and_then(Value::as_u64);
-    if let (Some(limit), Some(most)) = (limit, facts.max_output)
-        && limit > most
+    if let (Some(limit), Some(maximum)) = (limit, facts.max_output)
+        && limit > maximum
     {
         return refuse(format!(
-            "max_tokens: {limit} > {most}, which is the maximum allowed number of output tokens for {model}"
+            "max_tokens: {limit} > {maximum}, which is the maximum allowed number of output tokens for {model}"
         ));
     }
     sampling(request, facts)?;

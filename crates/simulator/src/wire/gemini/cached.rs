@@ -72,10 +72,10 @@ impl CachedContents {
             }
         }
         let tokens = tokens(&request, name, validation)?;
-        let least = validation.rules.openai.model(name).minimum;
-        if tokens < least {
+        let minimum = validation.rules.openai.model(name).minimum;
+        if tokens < minimum {
             return refuse(format!(
-                "Cached content is too small. total_token_count={tokens}, min_total_token_count={least}"
+                "Cached content is too small. total_token_count={tokens}, min_total_token_count={minimum}"
             ));
         }
         let display_name = fields.get("displayName").and_then(Value::as_str);
@@ -109,8 +109,10 @@ impl CachedContents {
     /// Describes all contents of a namespace.
     pub(crate) fn list(&self, namespace: Digest, now: Millis) -> Value {
         let own = self.contents.iter();
-        let own = own.filter(|((owner, _), it)| *owner == namespace && now < it.expires);
-        let described: Vec<Value> = own.map(|((_, name), it)| it.describe(name)).collect();
+        let own = own.filter(|((owner, _), content)| *owner == namespace && now < content.expires);
+        let described: Vec<Value> = own
+            .map(|((_, name), content)| content.describe(name))
+            .collect();
         json!({"cachedContents": described})
     }
 

@@ -39,11 +39,11 @@ pub(in crate::wire) fn chat(request: &Object, model: &str) -> Result<(), ApiErro
     }
     for key in ["max_completion_tokens", "max_tokens"] {
         let asked = present(request, key).and_then(Value::as_u64);
-        if let (Some(asked), Some(most)) = (asked, facts.max_output)
-            && asked > most
+        if let (Some(asked), Some(maximum)) = (asked, facts.max_output)
+            && asked > maximum
         {
             let message = format!(
-                "{key} is too large: {asked}. This model supports at most {most} completion tokens, \
+                "{key} is too large: {asked}. This model supports at most {maximum} completion tokens, \
                  whereas you provided {asked}."
             );
             return Err(refusal(key, "invalid_value", message));
@@ -100,11 +100,11 @@ pub(in crate::wire) fn responses(request: &Object, model: &str) -> Result<(), Ap
     }
     let key = "max_output_tokens";
     let asked = present(request, key).and_then(Value::as_u64);
-    if let (Some(asked), Some(most)) = (asked, facts.max_output)
-        && asked > most
+    if let (Some(asked), Some(maximum)) = (asked, facts.max_output)
+        && asked > maximum
     {
         let message = format!(
-            "Invalid '{key}': integer above maximum value. Expected a value <= {most}, but got {asked} \
+            "Invalid '{key}': integer above maximum value. Expected a value <= {maximum}, but got {asked} \
              instead."
         );
         return Err(refusal(key, "integer_above_max_value", message));
