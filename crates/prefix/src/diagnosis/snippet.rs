@@ -127,9 +127,9 @@ fn line(text: &str, at: usize) -> String {
     let begins = [("\\n", 2), ("\"", 1)];
     let begins = begins
         .iter()
-        .filter_map(|(sign, len)| Some(left.rfind(sign)? + len));
+        .filter_map(|(mark, len)| Some(left.rfind(mark)? + len));
     let start = begins.max().unwrap_or(0);
-    let ends = ["\\n", "\""].iter().filter_map(|sign| right.find(sign));
+    let ends = ["\\n", "\""].iter().filter_map(|mark| right.find(mark));
     let end = left.len() + ends.min().unwrap_or(right.len());
     let (text, at) = (&text[start..end], left.len() - start);
     let shown = part(text, at, |_| 1);
@@ -140,59 +140,71 @@ fn line(text: &str, at: usize) -> String {
 
 /// The part of a JSON text around a place that can be shown, as written.
 fn as_written(text: &str, at: usize) -> &str {
-    part(text, at, |sign| sign.chars().count())
+    part(text, at, |character| character.chars().count())
 }
 
 /// The part of a JSON text around a place that fits, if `width` is the width of each sign. Escapes are not
 /// split.
 fn part(text: &str, at: usize, width: impl Fn(&str) -> usize) -> &str {
-    let signs = signs(text);
-    let middle = signs.partition_point(|sign| sign.end <= at);
+    let characters = characters(text);
+    let middle = characters.partition_point(|character| character.end <= at);
     let mut left = MAX_CHARS_BEFORE;
-    let fits = |left: &mut usize, sign: &&Range<usize>| {
-        let rest = left.checked_sub(width(&text[(*sign).clone()]));
+    let fits = |left: &mut usize, character: &&Range<usize>| {
+        let rest = left.checked_sub(width(&text[(*character).clone()]));
         rest.inspect(|rest| *left = *rest).is_some()
     };
-    let before = signs[..middle].iter().rev();
-    let start = before.take_while(|sign| fits(&mut left, sign)).last();
+    let before = characters[..middle].iter().rev();
+    let start = before
+        .take_while(|character| fits(&mut left, character))
+        .last();
     let start = start.map_or_else(
-        || signs.get(middle).map_or(text.len(), |sign| sign.start),
-        |sign| sign.start,
+        || {
+            characters
+                .get(middle)
+                .map_or(text.len(), |character| character.start)
+        },
+        |character| character.start,
     );
     left += MAX_EXCERPT_CHARS - MAX_CHARS_BEFORE;
-    let behind = signs[middle..].iter();
-    let end = behind.take_while(|sign| fits(&mut left, sign)).last();
+    let behind = characters[middle..].iter();
+    let end = behind
+        .take_while(|character| fits(&mut left, character))
+        .last();
     let end = end.map_or_else(
-        || middle.checked_sub(1).map_or(start, |last| signs[last].end),
-        |sign| sign.end,
+        || {
+            middle
+                .checked_sub(1)
+                .map_or(start, |last| characters[last].end)
+        },
+        |character| character.end,
     );
     &text[start..end]
 }
 
 /// The signs of a JSON text: its characters, and escapes (`\n`, `\u00e9`, and a pair of those for a character
 /// beyond U+FFFF).
-fn signs(text: &str) -> Vec<Range<usize>> {
-    let mut signs = Vec::new();
+fn characters(text: &str) -> Vec<Range<usize>> {
+    let mut characters = Vec::new();
     let mut at = 0;
     while let Some(first) = text.get(at..).and_then(|rest| rest.chars().next()) {
         let mut end = at + escape(&text[at..]).unwrap_or(first.len_utf8());
         if is_half(&text[at..]) && is_half(&text[end..]) {
             end += escape(&text[end..]).unwrap_or(0);
         }
-        signs.push(at..end);
+        characters.push(at..end);
         at = end;
     }
-    signs
+    characters
 }
 
 /// Length of the escape at the beginning of a text.
 fn escape(text: &str) -> Option<usize> {
-    let sign = text.strip_prefix('\\')?.chars().next()?;
+    let character = text.strip_prefix('\\')?.chars().next()?;
     let digits = text.get(2..6);
     let whole = digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
-    Some(match sign {
+    Some(match character {
         'u' if whole => 6,
-        sign => 1 + sign.len_utf8(),
+        character => 1 + character.len_utf8(),
     })
 }
 

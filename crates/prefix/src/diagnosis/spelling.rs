@@ -17,15 +17,15 @@ pub(super) fn is_reserialized(before: &Value, after: &Value) -> bool {
 pub(super) fn is_whitespace(before: &str, after: &str) -> bool {
     fn seen(text: &str) -> String {
         let mut seen = String::with_capacity(text.len());
-        let mut signs = text.chars();
-        while let Some(sign) = signs.next() {
-            match sign {
-                '\\' => match signs.next() {
+        let mut characters = text.chars();
+        while let Some(character) = characters.next() {
+            match character {
+                '\\' => match characters.next() {
                     Some('n' | 't' | 'r') | None => {}
                     Some(other) => seen.extend(['\\', other]),
                 },
-                sign if sign.is_whitespace() => {}
-                sign => seen.push(sign),
+                character if character.is_whitespace() => {}
+                character => seen.push(character),
             }
         }
         seen

@@ -86,10 +86,10 @@ pub(crate) fn is_part_of_date(word: &str) -> bool {
 fn is_time(word: &str) -> bool {
     let of_day = word.rsplit_once(['T', 't']).map_or(word, |(_, time)| time);
     let mut parts = of_day.split(':');
-    let digits = |part: Option<&str>, least| {
+    let digits = |part: Option<&str>, minimum| {
         part.is_some_and(|part| {
             let digits = part.bytes().take_while(u8::is_ascii_digit).count();
-            (least..=2).contains(&digits)
+            (minimum..=2).contains(&digits)
         })
     };
     let whole = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());

@@ -306,7 +306,7 @@ impl Analyzer {
             Line::Answer(answer) => self.take_answer(number, *answer),
             Line::Part(part) => {
                 if let Err(reason) = self.recorded.take(number, part) {
-                    self.skip(number, &reason);
+                    self.skip(number, &reason.to_string());
                 }
             }
             Line::Rollout(line) => self.take_rollout_line(number, *line),

@@ -20,7 +20,7 @@ use serde_json::{Map, Value, json};
 use super::transcript_answer::{TranscriptAnswer, TranscriptConversation, moment};
 use super::{LoggedRequest, MAX_LINE_BYTES, Reason, envelope};
 use crate::hash::hash as id_hash;
-use crate::request::NormalForms;
+use crate::request::{self, NormalForms};
 
 /// Maximum bytes of parts that are held. When they are exceeded, all are forgotten, and requests that need them are
 /// named as defective.
@@ -51,6 +51,39 @@ const MAX_UNNEEDED_BYTES: usize = 16 << 20;
 
 /// Approximate overhead of a part in bytes.
 const PART_OVERHEAD_BYTES: usize = 128;
+
+/// The reason why a recorded request cannot be reconstructed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RecordedRequestError {
+    #[error("the recorded request cannot be read: {0}")]
+    NotARequest(request::Error),
+    #[error("the recorded request cannot be read")]
+    Unreadable,
+    #[error("a hash in `tail` of the recorded request is malformed")]
+    MalformedTail,
+    #[error("the recorded request keeps messages and names no `base`")]
+    NoBase,
+    #[error("the request `{0}`, which the recorded one continues, is not in the file")]
+    MissingBase(String),
+    #[error("the recorded request keeps {keep} messages of `{base}`, which has {messages}")]
+    ShortBase {
+        keep: usize,
+        base: String,
+        messages: usize,
+    },
+    #[error("the {0} {hash}… of the recorded request is not in the file", hash = &.1.to_hex()[..12])]
+    Missing(&'static str, Digest),
+    #[error("the recorded request has no `shapeHash`")]
+    NoShape,
+    #[error("a cache marker of the recorded request is malformed")]
+    MalformedMarker,
+    #[error("the recorded request has too many cache markers")]
+    TooManyMarkers,
+    #[error("the recorded request has a cache marker at a place that it has not")]
+    MisplacedMarker,
+    #[error("the recorded requests are too long")]
+    TooLong,
+}
 
 /// A line with a part of a request.
 #[derive(Debug, Clone)]
@@ -104,7 +137,9 @@ impl Part {
                     message,
                 })
             }
-            "api-request" => RecordedRequest::read(line).map(|it| Self::Request(Box::new(it))),
+            "api-request" => {
+                RecordedRequest::read(line).map(|request| Self::Request(Box::new(request)))
+            }
             _ => None,
         }
     }
@@ -241,7 +276,7 @@ impl RecordedRequests {
     ///
     /// # Errors
     /// The line records a request that cannot be reconstructed, and why.
-    pub(super) fn take(&mut self, line: u64, part: Part) -> Result<(), String> {
+    pub(super) fn take(&mut self, line: u64, part: Part) -> Result<(), RecordedRequestError> {
         match part {
             Part::Shape { hash, shape } => {
                 let shape = json_bytes(&shape);
@@ -292,7 +327,7 @@ impl RecordedRequests {
         self.bytes += bytes + PART_OVERHEAD_BYTES;
     }
 
-    fn request(&mut self, line: u64, request: RecordedRequest) -> Result<(), String> {
+    fn request(&mut self, line: u64, request: RecordedRequest) -> Result<(), RecordedRequestError> {
         self.register(&request.id);
         if self.here.len() < MAX_KNOWN_REQUESTS {
             self.here.insert(id_hash(request.id.as_str()));
@@ -311,8 +346,8 @@ impl RecordedRequests {
         let body = body?;
         self.reconstructed_bytes += body.len() as u64;
         let read = envelope::read_body(&mut self.forms, &body).map_err(|reason| match reason {
-            Reason::NotARequest(error) => format!("the recorded request cannot be read: {error}"),
-            _ => "the recorded request cannot be read".to_owned(),
+            Reason::NotARequest(error) => RecordedRequestError::NotARequest(error),
+            _ => RecordedRequestError::Unreadable,
         })?;
         let logged = LoggedRequest {
             line,
@@ -342,30 +377,26 @@ impl RecordedRequests {
     }
 
     /// Returns the hashes of all messages of a request.
-    fn hashes(&self, request: &RecordedRequest) -> Result<Vec<Digest>, String> {
+    fn hashes(&self, request: &RecordedRequest) -> Result<Vec<Digest>, RecordedRequestError> {
         let tail = request.tail.as_ref();
-        let tail = tail.ok_or("a hash in `tail` of the recorded request is malformed")?;
+        let tail = tail.ok_or(RecordedRequestError::MalformedTail)?;
         let mut hashes = match &request.base {
             None if request.keep > 0 => {
-                return Err("the recorded request keeps messages and names no `base`".to_owned());
+                return Err(RecordedRequestError::NoBase);
             }
             None => Vec::new(),
             Some(base) => {
                 let mut lists = self.lists.iter().rev();
-                let (_, kept) = lists.find(|(id, _)| id == base).ok_or_else(|| {
-                    format!(
-                        "the request `{}`, which the recorded one continues, is not in the file",
-                        shortened(base)
-                    )
-                })?;
-                let kept = kept.get(..request.keep).ok_or_else(|| {
-                    format!(
-                        "the recorded request keeps {} messages of `{}`, which has {}",
-                        request.keep,
-                        shortened(base),
-                        kept.len()
-                    )
-                })?;
+                let (_, kept) = lists
+                    .find(|(id, _)| id == base)
+                    .ok_or_else(|| RecordedRequestError::MissingBase(shortened(base)))?;
+                let kept =
+                    kept.get(..request.keep)
+                        .ok_or_else(|| RecordedRequestError::ShortBase {
+                            keep: request.keep,
+                            base: shortened(base),
+                            messages: kept.len(),
+                        })?;
                 kept.to_vec()
             }
         };
@@ -374,33 +405,30 @@ impl RecordedRequests {
     }
 
     /// Returns the body of a request.
-    fn body(&self, request: &RecordedRequest, hashes: &[Digest]) -> Result<Vec<u8>, String> {
-        let missing = |what: &str, hash: &Digest| {
-            let hash = hash.to_hex();
-            format!(
-                "the {what} {}… of the recorded request is not in the file",
-                &hash[..12]
-            )
-        };
+    fn body(
+        &self,
+        request: &RecordedRequest,
+        hashes: &[Digest],
+    ) -> Result<Vec<u8>, RecordedRequestError> {
         let hash = request.shape.as_ref();
-        let hash = hash.ok_or("the recorded request has no `shapeHash`")?;
+        let hash = hash.ok_or(RecordedRequestError::NoShape)?;
         let shape = self
             .shapes
             .get(hash)
-            .ok_or_else(|| missing("shape", hash))?;
+            .ok_or(RecordedRequestError::Missing("shape", *hash))?;
         let mut shape: Value = serde_json::from_slice(shape).unwrap_or_default();
         let mut messages = Vec::with_capacity(hashes.len());
         for hash in hashes {
             let message = self
                 .messages
                 .get(hash)
-                .ok_or_else(|| missing("message", hash))?;
+                .ok_or(RecordedRequestError::Missing("message", *hash))?;
             messages.push(message.clone());
         }
         let markers = request.markers.as_ref();
-        let markers = markers.ok_or("a cache marker of the recorded request is malformed")?;
+        let markers = markers.ok_or(RecordedRequestError::MalformedMarker)?;
         if markers.len() > MAX_MARKERS {
-            return Err("the recorded request has too many cache markers".to_owned());
+            return Err(RecordedRequestError::TooManyMarkers);
         }
         for (place, marker) in markers {
             let is_set = match place.split_first() {
@@ -414,15 +442,13 @@ impl RecordedRequests {
                 _ => false,
             };
             if !is_set {
-                return Err(
-                    "the recorded request has a cache marker at a place that it has not".to_owned(),
-                );
+                return Err(RecordedRequestError::MisplacedMarker);
             }
         }
         let length: usize = messages.iter().map(|message| message.len() + 1).sum();
         let bytes = self.reconstructed_bytes.saturating_add(length as u64);
         if length > MAX_LINE_BYTES || bytes > MAX_RECONSTRUCTED_BYTES {
-            return Err("the recorded requests are too long".to_owned());
+            return Err(RecordedRequestError::TooLong);
         }
         let mut members = request.parameters.clone();
         for name in ["system", "tools"] {

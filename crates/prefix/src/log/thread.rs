@@ -166,14 +166,14 @@ pub(super) fn lane(request: &Request) -> u64 {
 /// Number of pieces in the common prefix of two prompts.
 pub(super) fn common(one: &Prompt, other: &Prompt) -> usize {
     let (one, other) = (one.nodes(), other.nodes());
-    let (mut same, mut least) = (0, one.len().min(other.len()));
+    let (mut same, mut maximum) = (0, one.len().min(other.len()));
     // The ID of a piece covers all pieces before it, so a binary search finds the place.
-    while same < least {
-        let middle = (same + least).div_ceil(2);
+    while same < maximum {
+        let middle = (same + maximum).div_ceil(2);
         if one[middle - 1].id == other[middle - 1].id {
             same = middle;
         } else {
-            least = middle - 1;
+            maximum = middle - 1;
         }
     }
     same

@@ -353,9 +353,9 @@ impl Threads {
 
 /// Adds at most [`MAX_CANDIDATES`] new elements.
 fn take_new(found: &mut Vec<u64>, others: impl Iterator<Item = u64>) {
-    let most = found.len() + MAX_CANDIDATES;
+    let maximum = found.len() + MAX_CANDIDATES;
     for id in others {
-        if found.len() == most {
+        if found.len() == maximum {
             return;
         }
         if !found.contains(&id) {

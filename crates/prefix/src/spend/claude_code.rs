@@ -461,7 +461,8 @@ impl Transcript {
         }
         let pause = last.at.zip(at).map(|(before, now)| now - before);
         let diagnosis = message.diagnostics.as_ref();
-        let diagnosis = diagnosis.and_then(|it| it.cache_miss_reason.as_ref()?.kind.as_deref());
+        let diagnosis =
+            diagnosis.and_then(|diagnosis| diagnosis.cache_miss_reason.as_ref()?.kind.as_deref());
         let cause = match (diagnosis, pause) {
             (Some(reason), _) if DIAGNOSES.contains(&reason) => {
                 LossCause::Diagnosed(reader.name(reason))

@@ -65,7 +65,11 @@ fn copied(rollout: &Rollout, sessions: &HashMap<Arc<str>, Rollout>) -> Option<Co
     let mut copied = CopiedAnswers::new();
     for _ in 0..MAX_PARENTS {
         parent.copy_to(rollout, &mut copied);
-        match parent.parent.as_deref().and_then(|it| sessions.get(it)) {
+        match parent
+            .parent
+            .as_deref()
+            .and_then(|parent| sessions.get(parent))
+        {
             Some(next) if next.session != rollout.session => parent = next,
             _ => break,
         }

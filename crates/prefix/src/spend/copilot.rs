@@ -152,7 +152,7 @@ impl Session {
                 let metrics = shutdown.model_metrics.unwrap_or_default();
                 let requests = metrics
                     .values()
-                    .filter_map(|it| it.requests.as_ref()?.count);
+                    .filter_map(|model| model.requests.as_ref()?.count);
                 self.requests = self.requests.max(requests.fold(0, u64::saturating_add));
                 true
             }),

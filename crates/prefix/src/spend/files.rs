@@ -27,7 +27,7 @@ pub fn find_files(places: &[PathBuf]) -> Files {
     }
     let plain: HashSet<PathBuf> = found.paths.iter().cloned().collect();
     found.paths.retain(|path| {
-        let is_compressed = path.extension().is_some_and(|it| it == "zst");
+        let is_compressed = path.extension().is_some_and(|extension| extension == "zst");
         !(is_compressed && plain.contains(&path.with_extension("")))
     });
     found.paths.sort();

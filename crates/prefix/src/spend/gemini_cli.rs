@@ -83,7 +83,9 @@ pub(super) struct Chat {
 
 impl Chat {
     pub(super) fn new(path: &Path) -> Self {
-        let chats = path.ancestors().find(|it| it.ends_with("chats"));
+        let chats = path
+            .ancestors()
+            .find(|ancestor| ancestor.ends_with("chats"));
         let folder = chats.and_then(Path::parent).and_then(Path::file_name);
         Self {
             folder: folder.unwrap_or_default().to_string_lossy().into_owned(),
@@ -93,7 +95,9 @@ impl Chat {
                 .to_string_lossy()
                 .into_owned(),
             project: None,
-            is_routed: path.extension().is_some_and(|it| it == "jsonl"),
+            is_routed: path
+                .extension()
+                .is_some_and(|extension| extension == "jsonl"),
         }
     }
 

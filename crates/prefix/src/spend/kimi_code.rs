@@ -98,7 +98,9 @@ pub(super) struct Wire {
 
 impl Wire {
     pub(super) fn new(path: &Path) -> Self {
-        let agents = path.ancestors().find(|it| it.ends_with("agents"));
+        let agents = path
+            .ancestors()
+            .find(|ancestor| ancestor.ends_with("agents"));
         let session = agents.unwrap_or(path).parent().and_then(Path::file_name);
         Self {
             session: session.unwrap_or_default().to_string_lossy().into_owned(),
@@ -117,7 +119,10 @@ impl Wire {
                 let Ok(profile) = serde_json::from_slice::<Profile>(text) else {
                     return false;
                 };
-                if let Some(cwd) = profile.environment_disclosure.and_then(|it| it.cwd) {
+                if let Some(cwd) = profile
+                    .environment_disclosure
+                    .and_then(|disclosure| disclosure.cwd)
+                {
                     self.project = Some(reader.name(&cwd));
                 }
             }

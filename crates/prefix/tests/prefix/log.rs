@@ -6,17 +6,17 @@ use std::sync::Arc;
 use cachalot_core::SecretSet;
 use cachalot_model::{Catalog, Usage};
 use cachalot_prefix::diagnosis::{LikelyCause, Reason};
-use cachalot_prefix::log::{Analysis, Analyzer, LogReader, LoggedRequest, MAX_LINE_BYTES};
+use cachalot_prefix::log::{
+    Analysis, Analyzer, LogError, LogReader, LoggedRequest, MAX_LINE_BYTES,
+};
 use serde_json::{Value, json};
 
 fn lines(values: &[Value]) -> String {
     values.iter().map(|value| format!("{value}\n")).collect()
 }
 
-fn read(log: &str) -> Vec<Result<LoggedRequest, String>> {
-    LogReader::new(log.as_bytes())
-        .map(|logged| logged.map_err(|error| error.to_string()))
-        .collect()
+fn read(log: &str) -> Vec<Result<LoggedRequest, LogError>> {
+    LogReader::new(log.as_bytes()).collect()
 }
 
 fn one(value: &Value) -> LoggedRequest {
@@ -90,11 +90,11 @@ fn invalid_lines_are_reported_and_skipped() {
     assert_eq!(read.len(), 4);
     assert_eq!(read[0].as_ref().unwrap().line, 1);
     assert_eq!(
-        read[1].as_ref().unwrap_err(),
+        read[1].as_ref().unwrap_err().to_string(),
         "line 4: it is not JSON: expected a JSON value at byte 0"
     );
     assert_eq!(
-        read[2].as_ref().unwrap_err(),
+        read[2].as_ref().unwrap_err().to_string(),
         "line 5: it is no request: it has neither `messages` nor `input`"
     );
     assert_eq!(read[3].as_ref().unwrap().line, 6);

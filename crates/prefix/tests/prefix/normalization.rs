@@ -269,11 +269,11 @@ pub(crate) fn spaced(value: &Value) -> String {
         other => other.to_string(),
     };
     let mut ascii = String::new();
-    for sign in text.chars() {
-        if sign.is_ascii() {
-            ascii.push(sign);
+    for character in text.chars() {
+        if character.is_ascii() {
+            ascii.push(character);
         } else {
-            for unit in sign.encode_utf16(&mut [0; 2]) {
+            for unit in character.encode_utf16(&mut [0; 2]) {
                 ascii += &format!("\\u{unit:04x}");
             }
         }

@@ -157,7 +157,12 @@ fn recorded_requests_are_reconstructed_from_real_transcripts() {
     // The provider of these sessions reads less than was written; the bytes of no request are changed.
     for breaks in &found.breaks {
         assert_eq!(breaks.reason, Reason::EvictedOrUnknown);
-        assert!(breaks.examples.iter().all(|it| it.diagnosis.at.is_none()));
+        assert!(
+            breaks
+                .examples
+                .iter()
+                .all(|example| example.diagnosis.at.is_none())
+        );
     }
 }
 

@@ -83,15 +83,30 @@ fn answers_count_once_however_often_they_were_written() {
 fn answers_have_projects_models_and_times() {
     let spending = read(&[transcripts()]);
     let claude = of(&spending, Client::ClaudeCode);
-    assert!(claude.iter().all(|it| &*it.project == "/home/ada/shop"));
-    let haiku = claude.iter().find(|it| it.model.contains("haiku")).unwrap();
+    assert!(
+        claude
+            .iter()
+            .all(|answer| &*answer.project == "/home/ada/shop")
+    );
+    let haiku = claude
+        .iter()
+        .find(|answer| answer.model.contains("haiku"))
+        .unwrap();
     assert_eq!(haiku.at, Some(1_795_096_830_000));
     let codex = of(&spending, Client::Codex);
-    assert!(codex.iter().all(|it| &*it.model == "gpt-5-codex"));
-    assert!(codex.iter().all(|it| &*it.project == "/home/ada/api"));
+    assert!(codex.iter().all(|answer| &*answer.model == "gpt-5-codex"));
+    assert!(
+        codex
+            .iter()
+            .all(|answer| &*answer.project == "/home/ada/api")
+    );
     let gemini = of(&spending, Client::GeminiCli);
-    assert!(gemini.iter().all(|it| &*it.project == "3f1c"));
-    assert!(gemini.iter().all(|it| &*it.model == "gemini-2.5-pro"));
+    assert!(gemini.iter().all(|answer| &*answer.project == "3f1c"));
+    assert!(
+        gemini
+            .iter()
+            .all(|answer| &*answer.model == "gemini-2.5-pro")
+    );
 }
 
 #[test]
@@ -100,7 +115,7 @@ fn losses_have_the_first_cause_that_fits() {
     let mut losses: Vec<_> = spending
         .answers
         .iter()
-        .filter_map(|it| it.loss.clone())
+        .filter_map(|answer| answer.loss.clone())
         .collect();
     losses.sort_by_key(|loss| (loss.tokens, loss.cause.clone()));
     let found: Vec<_> = losses
@@ -139,7 +154,7 @@ fn comparisons_without_a_result_name_no_cause() {
         let losses: Vec<_> = spending
             .answers
             .iter()
-            .filter_map(|it| it.loss.clone())
+            .filter_map(|answer| answer.loss.clone())
             .collect();
         assert_eq!(losses.len(), 1);
         assert_eq!(losses[0].cause, cause);
@@ -292,7 +307,7 @@ fn advisors_and_service_tiers_have_their_own_prices() {
     let models: Vec<_> = spending
         .answers
         .iter()
-        .map(|it| (&*it.model, it.usage))
+        .map(|answer| (&*answer.model, answer.usage))
         .collect();
     assert_eq!(
         models,

@@ -181,8 +181,13 @@ fn agents_are_counted_as_their_provider_served_them() {
             "{client}"
         );
         assert!(spending.unknown.is_empty(), "{:?}", spending.unknown);
-        assert!(spending.answers.iter().all(|it| it.client == client));
-        assert!(spending.answers.iter().all(|it| it.at.is_some()));
+        assert!(
+            spending
+                .answers
+                .iter()
+                .all(|answer| answer.client == client)
+        );
+        assert!(spending.answers.iter().all(|answer| answer.at.is_some()));
         for answer in &spending.answers {
             assert!(PROJECTS.contains(&&*answer.project), "{}", answer.project);
             assert!(!answer.session.is_empty() && !answer.model.is_empty());
@@ -235,7 +240,7 @@ fn original_gives_the_session_of_a_copied_answer() {
         let copied = spending
             .answers
             .iter()
-            .find(|it| &*it.model == "gpt-5.6-sol");
+            .find(|answer| &*answer.model == "gpt-5.6-sol");
         assert_eq!(&*copied.unwrap().session, "ses_dde2545a6fferEy2OO0e062XTf");
     }
 }
@@ -315,7 +320,12 @@ fn alias_is_no_name_of_a_model() {
         totals.unpriced["the price of `the alias gpt-5.1` is not known"],
         3
     );
-    assert!(spending.answers.iter().all(|it| &*it.session == session));
+    assert!(
+        spending
+            .answers
+            .iter()
+            .all(|answer| &*answer.session == session)
+    );
 }
 
 #[test]
@@ -375,7 +385,7 @@ fn other_and_damaged_databases_are_refused() {
         ),
         "{read:?}"
     );
-    let other = spending.answers.iter().find(|it| &*it.model == "m");
+    let other = spending.answers.iter().find(|answer| &*answer.model == "m");
     assert_eq!(other.unwrap().usage.output, 3);
     assert_eq!(other.unwrap().usage.uncached_input, 0);
     // The pages of the rows are gone.
@@ -414,7 +424,10 @@ fn messages_that_are_too_long_are_named_and_the_others_count() {
     read.unwrap();
     assert_eq!(spending.unknown["opencode: a message that is too long"], 2);
     // Two answers with equal counts and no time are two answers.
-    let equal = spending.answers.iter().filter(|it| &*it.model == "m");
+    let equal = spending
+        .answers
+        .iter()
+        .filter(|answer| &*answer.model == "m");
     assert_eq!(equal.count(), 2);
     assert_eq!(spending.answers.len(), 9);
 }
@@ -451,7 +464,7 @@ fn answers_without_ids_do_not_merge() {
         let counts: Vec<_> = spending
             .answers
             .iter()
-            .map(|it| (it.usage.uncached_input, it.usage.output))
+            .map(|answer| (answer.usage.uncached_input, answer.usage.output))
             .collect();
         assert_eq!(counts, [(7, 3), (7, 3)], "{name}");
     }

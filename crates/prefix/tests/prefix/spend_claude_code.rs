@@ -84,7 +84,7 @@ fn sum(answers: &[PaidAnswer]) -> (usize, Usage) {
 /// The side requests, by session.
 fn side(files: &[&[Value]]) -> Vec<(String, Usage)> {
     let requests = read(files).side_requests;
-    let of = |it: &PaidAnswer| (it.session.to_string(), it.usage);
+    let of = |answer: &PaidAnswer| (answer.session.to_string(), answer.usage);
     requests.iter().map(of).collect()
 }
 
@@ -142,7 +142,7 @@ fn a_loss_is_found_if_the_usage_is_in_the_last_line() {
     let losses: Vec<_> = read(&[&lines])
         .answers
         .iter()
-        .map(|it| it.loss.as_ref().map(|loss| loss.tokens))
+        .map(|answer| answer.loss.as_ref().map(|loss| loss.tokens))
         .collect();
     assert_eq!(losses, [None, Some(5_000)]);
 }
@@ -212,7 +212,7 @@ fn iterations_that_the_usage_lacks_have_their_own_models() {
         let mut paid: Vec<_> = spending
             .answers
             .iter()
-            .map(|it| (it.model.to_string(), it.usage.output))
+            .map(|answer| (answer.model.to_string(), answer.usage.output))
             .collect();
         paid.sort();
         (paid, spending.answers[0].terms.unknown.clone())
