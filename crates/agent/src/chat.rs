@@ -174,7 +174,7 @@ impl Chat {
         }
         let before = conversation.prompt().messages();
         let attached = media::attach(attachments, image, &before, model.media()).await;
-        self.attachments = attached.map_err(refused)?;
+        self.attachments = attached.map_err(|error| refused(error.to_string()))?;
         Ok(())
     }
 

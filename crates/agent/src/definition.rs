@@ -360,7 +360,9 @@ impl Team {
                 let subject = format!("agent `{}`", agent.name);
                 let Err(error) = models.choose(Some(model), settings) else {
                     let unsent = models.unsent(Some(model), settings).into_iter();
-                    return unsent.map(|it| it.warning(&subject).at(place)).collect();
+                    return unsent
+                        .map(|setting| setting.warning(&subject).at(place))
+                        .collect();
                 };
                 let code = match models.refusal(Some(model), settings) {
                     Some(_) => "bad-value",
@@ -410,7 +412,7 @@ fn deny_listed_folders(
     let items = toolsets.as_list().unwrap_or_default().iter();
     for listed in items
         .filter(is_filesystem)
-        .filter_map(|it| it.get("deny_list"))
+        .filter_map(|toolset| toolset.get("deny_list"))
     {
         for item in listed.as_list().unwrap_or_default() {
             let Some(folder) = item.as_text() else {
@@ -431,7 +433,9 @@ fn signature(name: &str, parameters: &[Parameter]) -> ToolSignature {
     let arguments = parameters.iter();
     ToolSignature {
         name: name.to_owned(),
-        arguments: arguments.map(|it| it.name.to_owned()).collect(),
+        arguments: arguments
+            .map(|parameter| parameter.name.to_owned())
+            .collect(),
     }
 }
 
@@ -517,7 +521,11 @@ fn check_handoffs(agent: &ParsedAgent, names: &[&str], problems: &mut Vec<Proble
 /// Reports commands that switch to an agent that is not there.
 fn check_commands(agent: &ParsedAgent, names: &[&str], problems: &mut Vec<Problem>) {
     for command in &agent.definition.commands {
-        let Some(other) = command.agent.as_deref().filter(|it| !names.contains(it)) else {
+        let Some(other) = command
+            .agent
+            .as_deref()
+            .filter(|name| !names.contains(name))
+        else {
             continue;
         };
         let (name, command) = (&agent.definition.name, &command.name);

@@ -543,7 +543,8 @@ fn share_prefix(one: &Model, other: &Model) -> bool {
         }
         // The thinking budget may be reduced to the output limit: compare it as it is sent.
         let sent: Value = serde_json::from_slice(&tail).unwrap_or_default();
-        let thinking = ["thinking", "additionalModelRequestFields"].map(|it| sent.get(it).cloned());
+        let thinking =
+            ["thinking", "additionalModelRequestFields"].map(|name| sent.get(name).cloned());
         (place, Namespace::new(wire.format(), parameters), thinking)
     };
     one.has_same_key_as(other) && of(one) == of(other)

@@ -87,20 +87,20 @@ impl ForkLimits {
         let taken = sent.saturating_add(in_flight.input);
         let input = self
             .input
-            .filter(|most| taken >= *most || taken.saturating_add(next) > *most);
-        if let Some(most) = input {
+            .filter(|maximum| taken >= *maximum || taken.saturating_add(next) > *maximum);
+        if let Some(maximum) = input {
             let aside = match in_flight.input {
                 0 => String::new(),
                 tokens => format!(", about {tokens} more by requests under way"),
             };
             return Err(Stop::Budget(format!(
-                "the {most} input tokens (`max_input_tokens`) of {holder} are used up: {sent} were sent{aside}, and the next request sends about {next}"
+                "the {maximum} input tokens (`max_input_tokens`) of {holder} are used up: {sent} were sent{aside}, and the next request sends about {next}"
             )));
         }
-        match self.output.filter(|most| used.output >= *most) {
+        match self.output.filter(|maximum| used.output >= *maximum) {
             None => Ok(()),
-            Some(most) => Err(Stop::Budget(format!(
-                "the {most} output tokens (`max_output_tokens`) of {holder} are used up: {} were made",
+            Some(maximum) => Err(Stop::Budget(format!(
+                "the {maximum} output tokens (`max_output_tokens`) of {holder} are used up: {} were made",
                 used.output
             ))),
         }

@@ -29,6 +29,17 @@ enum HandoffState {
     Refused,
 }
 
+/// The reason why a handoff cannot be requested, for the model.
+#[derive(Debug, thiserror::Error)]
+enum HandoffError {
+    #[error(
+        "The conversation was handed off to `{0}` already; there can be one handoff at a time."
+    )]
+    Repeated(String),
+    #[error("This work cannot be handed off: complete it, and return the answer.")]
+    Refused,
+}
+
 impl HandoffRequest {
     /// Refuses all handoffs: a fork works for its holder, which waits for this agent's answer.
     pub(crate) fn refuse(&self) {
@@ -53,19 +64,15 @@ impl HandoffRequest {
     }
 
     /// Requests a handoff. Of several calls in one answer, the first one takes effect.
-    fn request(&self, name: &str) -> Result<(), String> {
+    fn request(&self, name: &str) -> Result<(), HandoffError> {
         let mut state = self.0.lock();
         match &*state {
             HandoffState::None => {
                 *state = HandoffState::To(name.to_owned());
                 Ok(())
             }
-            HandoffState::To(other) => Err(format!(
-                "The conversation was handed off to `{other}` already; there can be one handoff at a time."
-            )),
-            HandoffState::Refused => Err(
-                "This work cannot be handed off: complete it, and return the answer.".to_owned(),
-            ),
+            HandoffState::To(other) => Err(HandoffError::Repeated(other.clone())),
+            HandoffState::Refused => Err(HandoffError::Refused),
         }
     }
 }
@@ -153,7 +160,7 @@ impl TypedTool for Handoff {
             Ok(()) => ToolOutput::text(format!(
                 "The conversation was handed off to `{name}`. From here on you are the agent `{name}`: continue with the user's request."
             )),
-            Err(why) => ToolOutput::error(why),
+            Err(error) => ToolOutput::error(error.to_string()),
         }
     }
 }

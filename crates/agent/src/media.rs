@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use cachalot_model::{Block, Extra, Image, ImageSource, MediaLimits, Message, ToolResult};
 
-use self::image::{AcceptedImage, adapt_image, inline};
+use self::image::{AcceptedImage, MediaError, adapt_image, inline};
 
 /// The share of a request that images may use: three quarters; the rest is for text.
 const IMAGE_SHARE: (usize, usize) = (3, 4);
@@ -85,7 +85,7 @@ pub(crate) async fn attach(
     bytes: Vec<u8>,
     before: &[Arc<Message>],
     limits: &'static MediaLimits,
-) -> Result<Vec<Block>, String> {
+) -> Result<Vec<Block>, MediaError> {
     let mut used = ImageUsage::from_messages(before.iter().map(|message| &**message));
     attachments.iter().for_each(|block| used.add(block));
     let adapting = tokio::task::spawn_blocking(move || {
@@ -94,8 +94,7 @@ pub(crate) async fn attach(
     });
     match adapting.await {
         Ok(adapted) => attachments.extend(adapted?),
-        // The decoder has panicked.
-        Err(_) => return Err("it cannot be read".to_owned()),
+        Err(_) => return Err(MediaError::Unreadable),
     }
     Ok(attachments)
 }
@@ -197,12 +196,9 @@ impl MediaAdapter {
     }
 
     /// Returns an image in a form that the provider accepts, and a note if it was changed.
-    fn image(&mut self, image: Image) -> Result<Vec<Block>, String> {
+    fn image(&mut self, image: Image) -> Result<Vec<Block>, MediaError> {
         if self.used.images >= self.limits.images {
-            return Err(format!(
-                "the conversation holds {} images already, and its provider takes no more in a request",
-                self.used.images
-            ));
+            return Err(MediaError::TooManyImages(self.used.images));
         }
         let (parts, whole) = IMAGE_SHARE;
         let room = (self.limits.request_bytes / whole * parts).saturating_sub(self.used.bytes);
@@ -214,7 +210,7 @@ impl MediaAdapter {
     }
 }
 
-fn image_placeholder(why: &str) -> Block {
+fn image_placeholder(why: &MediaError) -> Block {
     Block::text(format!("[image not shown: {why}]"))
 }
 

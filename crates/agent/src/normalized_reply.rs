@@ -58,7 +58,7 @@ impl NormalizedReply {
 
 /// True if the text has a character that is not whitespace.
 pub(crate) fn is_visible(text: &str) -> bool {
-    text.contains(|sign: char| !sign.is_whitespace())
+    text.contains(|character: char| !character.is_whitespace())
 }
 
 /// Returns the calls of a message as the model wrote them. In the message itself, they get unique IDs, names

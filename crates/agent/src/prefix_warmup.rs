@@ -43,7 +43,7 @@ impl PrefixWarmup {
         let _ = self
             .0
             .subscribe()
-            .wait_for(|it| *it == Stage::Released)
+            .wait_for(|stage| *stage == Stage::Released)
             .await;
         None
     }

@@ -144,7 +144,7 @@ impl<'a> Protected<'a> {
             return name;
         }
         let file = written.path.file_name()?.to_string_lossy().to_lowercase();
-        let is_known = file.chars().any(|sign| sign != UNKNOWN);
+        let is_known = file.chars().any(|character| character != UNKNOWN);
         let mut own = self.own_paths().iter();
         let own = own.find(|own| is_known && may_be(&file, &own.name))?;
         Some(own.name.clone())

@@ -37,9 +37,9 @@ impl Stop {
             Self::Length => {
                 "the answer is cut off: it reached the limit of its tokens (max_tokens)".to_owned()
             }
-            Self::Iterations(most) => {
+            Self::Iterations(maximum) => {
                 format!(
-                    "stopped after {most} model calls (max_iterations); send a message to continue"
+                    "stopped after {maximum} model calls (max_iterations); send a message to continue"
                 )
             }
             Self::Repetition(times) => format!(

@@ -194,9 +194,9 @@ impl<'a> Turn<'a> {
             let round = self.round(iteration, &mut repetition, &mut cut_off);
             Box::pin(round).await?;
         }
-        let most = self.context.agent.max_iterations;
-        end::emit_max_iterations(&self.context, most).await;
-        Err(Stop::Iterations(most).into())
+        let maximum = self.context.agent.max_iterations;
+        end::emit_max_iterations(&self.context, maximum).await;
+        Err(Stop::Iterations(maximum).into())
     }
 
     /// Makes one model call and runs the tool calls of its answer. Another model call follows, unless the turn
@@ -276,8 +276,8 @@ impl<'a> Turn<'a> {
             let reserved = match self.reserve() {
                 Ok(reserved) => reserved,
                 Err(over) => {
-                    if let Stop::Iterations(most) = over {
-                        end::emit_max_iterations(&self.context, most).await;
+                    if let Stop::Iterations(maximum) = over {
+                        end::emit_max_iterations(&self.context, maximum).await;
                     }
                     return Err(over.into());
                 }

@@ -55,12 +55,12 @@ fn urls_in(text: &str) -> impl Iterator<Item = String> {
         .collect();
     starts.into_iter().flat_map(|start| {
         let rest = &text[start..];
-        let ends = |sign: char| sign.is_whitespace() || "<>\"`|".contains(sign);
+        let ends = |character: char| character.is_whitespace() || "<>\"`|".contains(character);
         let mut word = &rest[..rest.find(ends).unwrap_or(rest.len())];
         let mut found = Vec::new();
         loop {
             found.extend(normalize_url(word));
-            match word.strip_suffix(|sign: char| ".,;:!?)]}'*_".contains(sign)) {
+            match word.strip_suffix(|character: char| ".,;:!?)]}'*_".contains(character)) {
                 Some(shorter) => word = shorter,
                 None => return found,
             }

@@ -31,6 +31,40 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
+/// The reason why an image cannot be sent.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum MediaError {
+    #[error("it is empty")]
+    Empty,
+    #[error("its base64 cannot be read: {0}")]
+    Base64(#[from] base64::DecodeError),
+    #[error("{kind}, {bytes} bytes: PNG, JPEG, GIF and WebP can be shown")]
+    UnknownFormat { kind: String, bytes: usize },
+    #[error("it is damaged: {0}")]
+    Damaged(ImageError),
+    #[error(
+        "it has {width}×{height} pixels, and at most {MAX_PIXELS} pixels are decoded; make it smaller first"
+    )]
+    TooManyPixels { width: u32, height: u32 },
+    #[error(
+        "it has {width}×{height} pixels, and there is room for {max_bytes} bytes: the other images of the conversation take up the rest of what its provider takes in a request"
+    )]
+    NoRoom {
+        width: u32,
+        height: u32,
+        max_bytes: usize,
+    },
+    #[error("it cannot be encoded: {0}")]
+    NotEncoded(ImageError),
+    #[error(
+        "the conversation holds {0} images already, and its provider takes no more in a request"
+    )]
+    TooManyImages(usize),
+    /// The decoder has panicked.
+    #[error("it cannot be read")]
+    Unreadable,
+}
+
 /// An image that the provider accepts.
 #[derive(Debug)]
 pub(super) struct AcceptedImage {
@@ -47,7 +81,7 @@ pub(super) fn adapt_image(
     image: Image,
     limits: &MediaLimits,
     room: usize,
-) -> Result<AcceptedImage, String> {
+) -> Result<AcceptedImage, MediaError> {
     let (stated, base64) = match &image.source {
         ImageSource::Inline { media_type, base64 } => (media_type.as_str(), base64.as_str()),
         ImageSource::Url(url) => match inline_parts(url) {
@@ -62,10 +96,10 @@ pub(super) fn adapt_image(
             "" => "unknown type",
             stated => stated,
         };
-        return Err(format!(
-            "{kind}, {} bytes: PNG, JPEG, GIF and WebP can be shown",
-            bytes.len()
-        ));
+        return Err(MediaError::UnknownFormat {
+            kind: kind.to_owned(),
+            bytes: bytes.len(),
+        });
     };
     let max_bytes = limits.image_bytes.min(room);
     let original = Original::read(&bytes, format)?;
@@ -123,7 +157,7 @@ fn inline_parts(url: &str) -> Option<(&str, &str)> {
     Some((media_type.split(';').next().unwrap_or_default(), base64))
 }
 
-fn decode_base64(base64: &str) -> Result<Vec<u8>, String> {
+fn decode_base64(base64: &str) -> Result<Vec<u8>, MediaError> {
     let is_blank = |byte: &u8| byte.is_ascii_whitespace();
     let decoded = if base64.as_bytes().iter().any(is_blank) {
         BASE64.decode(base64.split_ascii_whitespace().collect::<String>())
@@ -131,9 +165,9 @@ fn decode_base64(base64: &str) -> Result<Vec<u8>, String> {
         BASE64.decode(base64)
     };
     match decoded {
-        Ok(bytes) if bytes.is_empty() => Err("it is empty".to_owned()),
+        Ok(bytes) if bytes.is_empty() => Err(MediaError::Empty),
         Ok(bytes) => Ok(bytes),
-        Err(error) => Err(format!("its base64 cannot be read: {error}")),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -169,24 +203,21 @@ struct Encoded {
 }
 
 impl Original {
-    fn read(bytes: &[u8], format: ImageFormat) -> Result<Self, String> {
-        let damaged = |error: ImageError| format!("it is damaged: {error}");
+    fn read(bytes: &[u8], format: ImageFormat) -> Result<Self, MediaError> {
         let (width, height) = ImageReader::with_format(Cursor::new(bytes), format)
             .into_dimensions()
-            .map_err(damaged)?;
+            .map_err(MediaError::Damaged)?;
         if u64::from(width) * u64::from(height) > MAX_PIXELS {
-            return Err(format!(
-                "it has {width}×{height} pixels, and at most {MAX_PIXELS} pixels are decoded; make it smaller first"
-            ));
+            return Err(MediaError::TooManyPixels { width, height });
         }
         let mut limits = Limits::default();
         limits.max_alloc = Some(MAX_DECODER_MEMORY);
         let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
         reader.limits(limits);
-        let mut decoder = reader.into_decoder().map_err(damaged)?;
+        let mut decoder = reader.into_decoder().map_err(MediaError::Damaged)?;
         // Metadata may contain an orientation, which a new encoding does not keep.
-        let orientation = decoder.orientation().map_err(damaged)?;
-        let mut image = DynamicImage::from_decoder(decoder).map_err(damaged)?;
+        let orientation = decoder.orientation().map_err(MediaError::Damaged)?;
+        let mut image = DynamicImage::from_decoder(decoder).map_err(MediaError::Damaged)?;
         image.apply_orientation(orientation);
         Ok(Self {
             image,
@@ -197,7 +228,7 @@ impl Original {
 
     /// Encodes the image in an accepted format and size: as PNG if the original is not a JPEG and the PNG is
     /// small enough, otherwise as JPEG. Scales it down until it fits.
-    fn encoded(&self, limits: &MediaLimits, max_bytes: usize) -> Result<Encoded, String> {
+    fn encoded(&self, limits: &MediaLimits, max_bytes: usize) -> Result<Encoded, MediaError> {
         let (width, height) = (self.image.width(), self.image.height());
         let mut edge = width.max(height).min(limits.image_edge);
         let fits = |bytes: &[u8]| encoded_length(bytes.len()) <= max_bytes;
@@ -227,17 +258,19 @@ impl Original {
             }
             edge = edge / 4 * 3;
             if edge < MIN_EDGE {
-                return Err(format!(
-                    "it has {width}×{height} pixels, and there is room for {max_bytes} bytes: the other images of the conversation take up the rest of what its provider takes in a request"
-                ));
+                return Err(MediaError::NoRoom {
+                    width,
+                    height,
+                    max_bytes,
+                });
             }
         }
     }
 }
 
-type Encoder = fn(&DynamicImage) -> Result<Vec<u8>, String>;
+type Encoder = fn(&DynamicImage) -> Result<Vec<u8>, MediaError>;
 
-fn png(image: &DynamicImage) -> Result<Vec<u8>, String> {
+fn png(image: &DynamicImage) -> Result<Vec<u8>, MediaError> {
     let mut bytes = Vec::new();
     // Models do not benefit from 16 bits per channel.
     let image: DynamicImage = if image.color().has_alpha() {
@@ -246,11 +279,11 @@ fn png(image: &DynamicImage) -> Result<Vec<u8>, String> {
         image.to_rgb8().into()
     };
     let written = image.write_to(&mut Cursor::new(&mut bytes), ImageFormat::Png);
-    written.map_err(|error| format!("it cannot be encoded: {error}"))?;
+    written.map_err(MediaError::NotEncoded)?;
     Ok(bytes)
 }
 
-fn jpeg(image: &DynamicImage) -> Result<Vec<u8>, String> {
+fn jpeg(image: &DynamicImage) -> Result<Vec<u8>, MediaError> {
     let mut bytes = Vec::new();
     let opaque = if image.color().has_alpha() {
         on_white(image)
@@ -259,7 +292,7 @@ fn jpeg(image: &DynamicImage) -> Result<Vec<u8>, String> {
     };
     JpegEncoder::new_with_quality(&mut bytes, QUALITY)
         .encode_image(&opaque)
-        .map_err(|error| format!("it cannot be encoded: {error}"))?;
+        .map_err(MediaError::NotEncoded)?;
     Ok(bytes)
 }
 
@@ -357,7 +390,7 @@ mod tests {
         }
     }
 
-    fn fitted(bytes: &[u8]) -> Result<AcceptedImage, String> {
+    fn fitted(bytes: &[u8]) -> Result<AcceptedImage, MediaError> {
         adapt_image(samples::inline("image/png", bytes), &limits(), 1_000_000)
     }
 
@@ -463,7 +496,7 @@ mod tests {
             (&cut[..], "it is damaged"),
             (&b"\x89PNG\r\n\x1a\nnothing"[..], "it is damaged"),
         ] {
-            let told = fitted(bytes).unwrap_err();
+            let told = fitted(bytes).unwrap_err().to_string();
             assert!(told.starts_with(why), "{told}");
         }
         let image = Image {
@@ -473,14 +506,20 @@ mod tests {
             },
             extra: Extra::new(),
         };
-        let told = adapt_image(image, &limits(), 9_999).unwrap_err();
+        let told = adapt_image(image, &limits(), 9_999)
+            .unwrap_err()
+            .to_string();
         assert!(told.starts_with("its base64 cannot be read"), "{told}");
         let told = adapt_image(
             samples::inline("image/png", &samples::noise(50, 50, 3)),
             &limits(),
             90,
         );
-        assert!(told.unwrap_err().contains("there is room for 90 bytes"));
+        assert!(
+            told.unwrap_err()
+                .to_string()
+                .contains("there is room for 90 bytes")
+        );
     }
 
     #[test]
@@ -491,7 +530,7 @@ mod tests {
         bomb[20..24].copy_from_slice(&50_000_u32.to_be_bytes());
         let mut crc = crc32(&bomb[12..29]).to_be_bytes().to_vec();
         bomb.splice(29..33, crc.drain(..));
-        let told = fitted(&bomb).unwrap_err();
+        let told = fitted(&bomb).unwrap_err().to_string();
         assert!(
             told.starts_with("it has 50000×50000 pixels, and at most 67108864 pixels are decoded"),
             "{told}"

@@ -101,7 +101,11 @@ agents:
     let team = load(text, std::path::Path::new("/dir")).unwrap();
     let agent = team.entry();
     assert_eq!(agent.name, "root");
-    let names: Vec<_> = agent.sub_agents.iter().map(|it| it.name.as_str()).collect();
+    let names: Vec<_> = agent
+        .sub_agents
+        .iter()
+        .map(|sub_agent| sub_agent.name.as_str())
+        .collect();
     assert_eq!(names, ["helper"]);
     assert_eq!((agent.max_iterations, agent.max_repetitions), (3, 2));
     let date = agent.section("add_date").and_then(tree::Node::as_boolean);

@@ -247,7 +247,7 @@ async fn parent_continues_unaffected_by_its_forks() {
         let own = fixture.session(&report.session).await;
         assert_eq!(own.head.parent.as_deref(), Some(chat.session()));
         assert_eq!(
-            own.head.title.as_deref().map(|it| &it[..10]),
+            own.head.title.as_deref().map(|title| &title[..10]),
             Some("Look back.")
         );
         assert_eq!((own.totals.answers, own.messages), (2, 6));

@@ -95,7 +95,10 @@ async fn agent_without_tools_gets_calls_as_text_where_the_provider_requires_it()
         let report = fixture.turn(&mut chat, "Sing.").await;
         assert_eq!(report.text, "La la.", "{wire:?}");
         let messages = fixture.messages(chat.session()).await;
-        let calls = messages.iter().flat_map(|it| it.tool_uses()).count();
+        let calls = messages
+            .iter()
+            .flat_map(|message| message.tool_uses())
+            .count();
         assert_eq!(calls, usize::from(!wire.is_anthropic()), "{wire:?}");
         fixture.check_from(1);
     }
@@ -194,7 +197,11 @@ agents:
     assert_eq!(chat.agent().name, "root");
     let messages = fixture.messages(chat.session()).await;
     let is_result = |block: &Block| matches!(block, Block::ToolResult(_));
-    assert!(messages.iter().any(|it| it.content.iter().any(is_result)));
+    assert!(
+        messages
+            .iter()
+            .any(|message| message.content.iter().any(is_result))
+    );
     // The leader's last request continues its first one, not those of the fork.
     fixture.check_from(3);
 }

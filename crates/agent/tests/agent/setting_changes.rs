@@ -499,7 +499,9 @@ async fn effort_is_a_parameter_where_messages_cannot_bring_it() {
         changing.resume_with(effort).await;
         let warnings = changing.fixture.reported.warnings();
         assert!(
-            warnings.iter().any(|it| it.contains("`reasoning`")),
+            warnings
+                .iter()
+                .any(|warning| warning.contains("`reasoning`")),
             "{warnings:?}"
         );
         changing.fixture.turn(&mut changing.chat, "Really?").await;
