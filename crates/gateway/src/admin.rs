@@ -57,7 +57,9 @@ async fn answer(shared: &Shared, request: Request<Incoming>) -> Result<Value, Er
         (&Method::GET, "/admin/stats") => stats(shared).await,
         (&Method::GET, "/admin/entries") => {
             let query = parts.uri.query().unwrap_or_default();
-            let pattern = query.split('&').find_map(|it| it.strip_prefix("pattern="));
+            let pattern = query
+                .split('&')
+                .find_map(|parameter| parameter.strip_prefix("pattern="));
             let decoded = pattern.map(decoded).transpose()?;
             entries(shared, decoded.as_deref().unwrap_or("*")).await
         }

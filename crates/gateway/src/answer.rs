@@ -176,7 +176,7 @@ fn has_error(members: &Map<String, Value>) -> bool {
 /// Returns true for an event that reports an error. Readers ignore all events after the last one of an answer.
 fn reports_error(event: &Event) -> bool {
     let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
-    let is_typed = |name: &str| data.get(name).is_some_and(|it| it == "error");
+    let is_typed = |name: &str| data.get(name).is_some_and(|kind| kind == "error");
     event.name == "error"
         || is_typed("type")
         || is_typed("event_type")
@@ -200,7 +200,7 @@ fn report(format: Format, reply: Result<Reply, cachalot_model::Error>) -> Answer
             is_usage_partial: reply
                 .usage
                 .as_ref()
-                .is_some_and(|it| is_partial(it, &reply)),
+                .is_some_and(|value| is_partial(value, &reply)),
             usage: reply.usage,
             usages: wire::for_format(format).usages(&reply),
             terms: wire::for_format(format).terms(&reply),
@@ -230,7 +230,10 @@ fn unusual_end(stop: &StopReason) -> Option<String> {
 /// Judges a document of an endpoint without a model: it must have the member that answers it.
 fn document(endpoint: Endpoint, whole: &[u8]) -> AnswerReport {
     let document: Value = serde_json::from_slice(whole).unwrap_or_default();
-    let has_vector = |item: &Value| item.get("embedding").is_some_and(|it| !it.is_null());
+    let has_vector = |item: &Value| {
+        item.get("embedding")
+            .is_some_and(|embedding| !embedding.is_null())
+    };
     let vectors = document.get("data").and_then(Value::as_array);
     let answers = !document.as_object().is_some_and(has_error)
         && match endpoint.operation() {

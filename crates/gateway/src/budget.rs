@@ -107,7 +107,7 @@ impl Budgets {
         match used
             .iter()
             .zip(&periods)
-            .find(|(used, it)| **used >= it.limit)
+            .find(|(used, period)| **used >= period.limit)
         {
             Some((used, period)) => Err(used_up(period, *used)),
             None => Ok(()),
@@ -131,7 +131,7 @@ impl Budgets {
         // Before anything is counted: counters only grow, and refused requests must not fill them.
         let used = self.used(&periods).await?;
         let mut pairs = used.iter().zip(&periods);
-        let exceeded = pairs.find(|(used, it)| used.saturating_add(amount) > it.limit);
+        let exceeded = pairs.find(|(used, period)| used.saturating_add(amount) > period.limit);
         if let Some((used, period)) = exceeded {
             return Err(too_little(period, amount, *used));
         }
@@ -179,14 +179,18 @@ impl Budgets {
     }
 
     async fn used(&self, periods: &[Period]) -> Result<Vec<u64>, ErrorBody> {
-        let least = self.least(periods, [0; 2]);
-        let names = periods.iter().flat_map(|it| [&*it.reserved, &*it.returned]);
+        let minimums = self.minimums(periods, [0; 2]);
+        let names = periods
+            .iter()
+            .flat_map(|period| [&*period.reserved, &*period.returned]);
         let names: Vec<&str> = names.collect();
         // No record has this key: only the counters are read.
         let store = self.store()?;
         let found = store.get(space::GATEWAY, "budget", &names);
         let found = found.within(STORE_TIMEOUT).await.map_err(unavailable)?;
-        let counts = self.accept(store, periods, &least, &found.counters).await;
+        let counts = self
+            .accept(store, periods, &minimums, &found.counters)
+            .await;
         let counts = counts.map_err(unavailable)?;
         Ok(counts.into_iter().map(difference).collect())
     }
@@ -196,7 +200,7 @@ impl Budgets {
         let Some(store) = &self.store else {
             return Ok(Vec::new());
         };
-        let least = self.least(periods, more);
+        let minimums = self.minimums(periods, more);
         let [reserved, returned] = more;
         let additions = periods.iter().flat_map(|period| {
             let reserved = (period.reserved.as_str(), reserved);
@@ -205,18 +209,18 @@ impl Budgets {
         let additions: Vec<_> = additions.collect();
         let added = store.add(space::GATEWAY, &additions);
         let added = added.within(STORE_TIMEOUT).await?;
-        self.accept(store, periods, &least, &added).await
+        self.accept(store, periods, &minimums, &added).await
     }
 
     /// Returns the least counts that a store can have which has lost nothing, after `more` is added.
-    fn least(&self, periods: &[Period], more: Counts) -> Vec<Counts> {
+    fn minimums(&self, periods: &[Period], more: Counts) -> Vec<Counts> {
         let [more_reserved, more_returned] = more;
         let sum = |seen: u64, more: u64| seen.saturating_add(more).min(MAX_COUNTER);
-        let least_of = |period: &Period| {
+        let minimum_of = |period: &Period| {
             let [reserved, returned] = self.seen.get(&period.budget, &period.date);
             [sum(reserved, more_reserved), sum(returned, more_returned)]
         };
-        periods.iter().map(least_of).collect()
+        periods.iter().map(minimum_of).collect()
     }
 
     /// Notes the counters of a store. Those that are less than they can be, because the store has lost writes, are raised.
@@ -224,24 +228,27 @@ impl Budgets {
         &self,
         store: &Arc<dyn Store>,
         periods: &[Period],
-        least: &[Counts],
+        minimums: &[Counts],
         found: &[u64],
     ) -> Result<Vec<Counts>, Error> {
         let mut accepted = Vec::new();
         let mut found = found.chunks_exact(2);
-        for (period, least) in periods.iter().zip(least) {
+        for (period, minimums) in periods.iter().zip(minimums) {
             let pair = found.next().and_then(|pair| Counts::try_from(pair).ok());
             // A store that answers with too few counters must not admit anything.
             let mut counts = pair.unwrap_or([MAX_COUNTER; 2]);
-            let is_less = counts.iter().zip(least).any(|(count, least)| count < least);
+            let is_less = counts
+                .iter()
+                .zip(minimums)
+                .any(|(count, minimum)| count < minimum);
             if is_less {
                 (self.warn)(&format!(
                     "the store has lost writes: the budget of the key `{}` for this {} counts what this process knows of",
                     period.key, period.noun
                 ));
                 let names = [&period.reserved, &period.returned];
-                for ((name, count), least) in names.into_iter().zip(&mut counts).zip(least) {
-                    let raised = store.raise_to(space::GATEWAY, name, *least);
+                for ((name, count), minimum) in names.into_iter().zip(&mut counts).zip(minimums) {
+                    let raised = store.raise_to(space::GATEWAY, name, *minimum);
                     *count = raised.within(STORE_TIMEOUT).await?;
                 }
             }
@@ -378,7 +385,7 @@ mod tests {
         let (budgets, clock) = budgets(1_796_079_600_000);
         let used = async || {
             let states = budgets.states("a", LIMITS).await.unwrap();
-            states.iter().map(|it| it.used).collect::<Vec<u64>>()
+            states.iter().map(|state| state.used).collect::<Vec<u64>>()
         };
         let first = budgets.reserve("a", LIMITS, 60).await.unwrap().unwrap();
         let error = budgets.reserve("a", LIMITS, 60).await.err().unwrap();
@@ -464,7 +471,7 @@ mod tests {
         budgets.warn = Arc::new(move |warning| warned.lock().push(warning.to_owned()));
         let used = async |budgets: &Budgets| {
             let states = budgets.states("a", LIMITS).await.unwrap();
-            states.iter().map(|it| it.used).collect::<Vec<u64>>()
+            states.iter().map(|state| state.used).collect::<Vec<u64>>()
         };
         let first = budgets.reserve("a", LIMITS, 40).await.unwrap().unwrap();
         first.settle(10).await;

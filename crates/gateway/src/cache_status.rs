@@ -52,10 +52,10 @@ fn forwarded(reason: &Reason) -> &'static str {
 fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
-    quoted.extend(text.chars().map(|sign| match sign {
+    quoted.extend(text.chars().map(|character| match character {
         '"' => '\'',
         '\\' => '/',
-        ' '..='~' => sign,
+        ' '..='~' => character,
         _ => '?',
     }));
     quoted.push('"');

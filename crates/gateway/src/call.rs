@@ -163,7 +163,7 @@ pub(crate) fn parameters(query: Option<&str>) -> impl Iterator<Item = (&str, &st
 
 /// Returns true for the name of a parameter that contains a credential.
 fn is_credential(name: &str) -> bool {
-    PARAMETERS.iter().any(|(it, _)| *it == name)
+    PARAMETERS.iter().any(|(parameter, _)| *parameter == name)
 }
 
 /// Returns the credentials among the parameters of a query.
@@ -223,7 +223,8 @@ fn headers_in_key(
     key: &DigestKey,
 ) -> Value {
     let in_key = header::in_key(headers).into_iter();
-    let in_key = in_key.filter(|(name, _)| !profile.is_some_and(|it| it.leaves_out(name)));
+    let in_key =
+        in_key.filter(|(name, _)| !profile.is_some_and(|profile| profile.leaves_out(name)));
     let in_key = in_key.map(|(name, values)| {
         let values = values.into_iter().map(|value| match value.to_str() {
             Ok("text/event-stream") if name == ACCEPT && form.is_events() => {
@@ -243,10 +244,11 @@ mod tests {
     use proptest::prelude::*;
 
     use bytes::Bytes;
+    use cachalot_core::canonical::CanonicalError;
 
     use super::*;
 
-    fn key_body(text: &str) -> Result<KeyBody, String> {
+    fn key_body(text: &str) -> Result<KeyBody, CanonicalError> {
         let value = serde_json::from_str(text).unwrap_or_default();
         KeyBody::of_text(&["stream"], &Bytes::from(text.to_owned()), &value, None)
     }

@@ -6,8 +6,8 @@ use cachalot_core::causes::root_cause;
 use http::{HeaderMap, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::{self, Client};
 use hyper_util::client::proxy::matcher::Matcher;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
@@ -112,13 +112,12 @@ impl UpstreamClient {
     /// Sends a request to a server that is no upstream.
     ///
     /// # Errors
-    /// The reason why there is no answer.
+    /// There is no answer.
     pub(crate) async fn request_other(
         &self,
         request: Request<Body>,
-    ) -> Result<Response<Incoming>, String> {
-        let answer = self.client.request(request).await;
-        answer.map_err(|error| root_cause(&error))
+    ) -> Result<Response<Incoming>, legacy::Error> {
+        self.client.request(request).await
     }
 
     async fn request(

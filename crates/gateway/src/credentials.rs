@@ -118,8 +118,10 @@ impl KeyPrefix {
     }
 
     fn find(key: &str) -> Option<&'static Self> {
-        let matching = PREFIXES.iter().filter(|it| key.starts_with(it.prefix));
-        matching.max_by_key(|it| it.prefix.len())
+        let matching = PREFIXES
+            .iter()
+            .filter(|prefix| key.starts_with(prefix.prefix));
+        matching.max_by_key(|prefix| prefix.prefix.len())
     }
 }
 
@@ -218,7 +220,10 @@ impl Credentials {
 
     /// Returns true unless a key at the place is known to be one of another server than the host.
     fn may_be_sent(&self, place: Place, host: &str) -> bool {
-        let mut keys = self.keys.iter().filter(|(it, _)| *it == place);
+        let mut keys = self
+            .keys
+            .iter()
+            .filter(|(key_place, _)| *key_place == place);
         keys.all(|(_, key)| may_get(host, key))
     }
 
@@ -238,10 +243,11 @@ impl Credentials {
                 Meaning::Any | Meaning::Api(_) if !self.may_be_sent(*place, host) => false,
                 Meaning::Any if self.has_anthropic_version && api != Api::Anthropic => {
                     path.contains(ANTHROPIC_AT_VERTEX)
-                        && provider.is_none_or(|it| it == Api::Gemini)
+                        && provider.is_none_or(|provider| provider == Api::Gemini)
                 }
                 Meaning::Any => {
-                    !self.has_anthropic_version || provider.is_none_or(|it| it == Api::Anthropic)
+                    !self.has_anthropic_version
+                        || provider.is_none_or(|provider| provider == Api::Anthropic)
                 }
                 // A further server is asked in the API of the request, also one that a provider runs.
                 Meaning::Api(own) => {
@@ -267,8 +273,11 @@ impl Credentials {
 
     /// Returns the owner of the credential at a place, for messages about a server that is asked in an API.
     pub(crate) fn owner(&self, place: Place, asked: Api) -> &'static str {
-        let found = self.found.iter().find(|(it, _)| *it == place);
-        let key = self.keys.iter().find(|(it, _)| *it == place);
+        let found = self
+            .found
+            .iter()
+            .find(|(found_place, _)| *found_place == place);
+        let key = self.keys.iter().find(|(key_place, _)| *key_place == place);
         match (found.map(|(_, meaning)| meaning), key) {
             (Some(Meaning::Azure), _) => "Azure",
             (Some(Meaning::Api(api)), _) if *api != asked => api.provider(),
@@ -323,7 +332,9 @@ fn has_openai_header(headers: &HeaderMap) -> bool {
     let value = headers.get(name).and_then(|value| value.to_str().ok());
     let start = value.and_then(|value| value.get(..beginning.len()));
     start.is_some_and(|start| start.eq_ignore_ascii_case(beginning))
-        || OPENAI_HEADERS.iter().any(|it| headers.contains_key(*it))
+        || OPENAI_HEADERS
+            .iter()
+            .any(|name| headers.contains_key(*name))
 }
 
 /// Returns a credential without the scheme `Bearer`.
@@ -369,7 +380,7 @@ mod tests {
     fn lists_are_published() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/gateway.md");
         let text = std::fs::read_to_string(path).unwrap();
-        let prefixes = PREFIXES.iter().map(|it| it.prefix);
+        let prefixes = PREFIXES.iter().map(|prefix| prefix.prefix);
         let domains = PROVIDERS.iter().map(|(domain, _)| *domain).chain(AZURE);
         let parameters = PARAMETERS.iter().map(|(name, _)| *name);
         let others = [

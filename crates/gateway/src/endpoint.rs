@@ -23,6 +23,11 @@ use tools::server_tool;
 /// A JSON object.
 type Object = Map<String, Value>;
 
+/// The reason why the maximum cost of a request is not known.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct UnknownCost(pub(crate) String);
+
 /// The time for which an answer is served, unless the client asks for less.
 pub(crate) const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// The same for a list of models.
@@ -145,18 +150,19 @@ impl Endpoint {
     ///
     /// # Errors
     /// The number is none that all servers read in the same way.
-    pub(crate) fn answers(self, body: &Value) -> Result<u64, String> {
-        let mut most = 1;
+    pub(crate) fn answers(self, body: &Value) -> Result<u64, UnknownCost> {
+        let mut maximum = 1;
         for count in self.parameters(body, |members| members.answers.as_slice()) {
             let count = count
                 .as_u64()
                 .filter(|count| (1..=MAX_ANSWERS).contains(count));
-            most =
-                most.max(count.ok_or_else(|| {
-                    format!("the number of answers is none from 1 to {MAX_ANSWERS}")
-                })?);
+            maximum = maximum.max(count.ok_or_else(|| {
+                UnknownCost(format!(
+                    "the number of answers is none from 1 to {MAX_ANSWERS}"
+                ))
+            })?);
         }
-        Ok(most)
+        Ok(maximum)
     }
 
     /// Returns the maximum number of output tokens for each answer, if the request limits it: the largest of its limits.
@@ -174,7 +180,8 @@ impl Endpoint {
         names: impl FnOnce(&'static Members) -> &'static [String],
     ) -> Vec<&Value> {
         let members = self.answer_members();
-        let parameters = members.and_then(|it| Some((it, it.generation(body.as_object()?)?)));
+        let parameters =
+            members.and_then(|members| Some((members, members.generation(body.as_object()?)?)));
         let Some((members, parameters)) = parameters else {
             return Vec::new();
         };

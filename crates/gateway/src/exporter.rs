@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use cachalot_core::causes::root_cause;
 use http::{HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Limited};
 use prometheus_client::metrics::counter::Counter;
@@ -173,13 +174,18 @@ impl Exporter {
             headers.insert(header::AUTHORIZATION, authorization.clone());
         }
         let answer = async {
-            let response = self.client.request_other(request).await?;
+            let response = self.client.request_other(request).await;
+            let response = response.map_err(|error| root_cause(&error))?;
             let status = response.status();
             // Read to its end, so that the connection can be used again.
             let read = Limited::new(response.into_body(), MAX_ANSWER)
                 .collect()
                 .await;
-            Ok((status, read.map(|it| it.to_bytes()).unwrap_or_default()))
+            Ok((
+                status,
+                read.map(|collected| collected.to_bytes())
+                    .unwrap_or_default(),
+            ))
         };
         let answer = timeout(SEND_TIMEOUT, answer).await;
         let answer = answer
@@ -206,7 +212,8 @@ impl Exporter {
 fn rejected_spans(answer: &[u8]) -> u64 {
     let document: Value = serde_json::from_slice(answer).unwrap_or_default();
     let rejected = document.pointer("/partialSuccess/rejectedSpans");
-    let rejected = rejected.and_then(|it| it.as_u64().or_else(|| it.as_str()?.parse().ok()));
+    let rejected =
+        rejected.and_then(|count| count.as_u64().or_else(|| count.as_str()?.parse().ok()));
     rejected.unwrap_or(0)
 }
 

@@ -211,9 +211,9 @@ impl Handler {
         let parsed = match known {
             Some(parsed) => parsed,
             None => {
-                let (text, most) = (text.clone(), limits.body_values);
+                let (text, maximum) = (text.clone(), limits.body_values);
                 let accepted = Arc::clone(&settings.accepted);
-                let parsed = ParsedBody::parse(endpoint, text, accepted, most, threads, held());
+                let parsed = ParsedBody::parse(endpoint, text, accepted, maximum, threads, held());
                 Arc::new(parsed.await?)
             }
         };
@@ -225,15 +225,17 @@ impl Handler {
             (Ok(canonical), Some(_)) if is_judged => canonical,
             // Nothing says which model the key would use, or what it would spend.
             (canonical, Some(_)) => {
-                let reason = canonical.err().map(String::as_str);
-                let reason = reason.unwrap_or("it is read as no JSON object");
+                let reason = canonical.err().map(ToString::to_string);
+                let reason = reason.as_deref().unwrap_or("it is read as no JSON object");
                 let message = format!("the body has no canonical form: {reason}");
                 return Err(ErrorBody::bad_request("malformed_body", message));
             }
             // Passed on, so that the client sees the provider's own error.
-            (Err(reason), None) if self.shared.frozen => return Err(not_cached(reason)),
-            (Err(reason), None) => {
-                let reason = format!("the body has no canonical form: {reason}");
+            (Err(error), None) if self.shared.frozen => {
+                return Err(not_cached(&error.to_string()));
+            }
+            (Err(error), None) => {
+                let reason = format!("the body has no canonical form: {error}");
                 let query = parts.uri.query();
                 let upstream =
                     upstream_for(settings, &caller, route, &decision, &parts.headers, query)?;

@@ -133,7 +133,10 @@ const SHOWN: [&str; 8] = [
 
 /// Returns true if the header belongs to one connection. `connection` lists further ones.
 fn is_hop_by_hop(name: &HeaderName, listed: &[String]) -> bool {
-    HOP_BY_HOP.contains(&name.as_str()) || listed.iter().any(|it| it == name.as_str())
+    HOP_BY_HOP.contains(&name.as_str())
+        || listed
+            .iter()
+            .any(|listed_name| listed_name == name.as_str())
 }
 
 fn listed_in_connection(headers: &HeaderMap) -> Vec<String> {
@@ -161,7 +164,7 @@ pub(crate) fn for_upstream(
             || WITH_KEY.contains(&name.as_str())
             || PREFIXES_WITH_KEY
                 .iter()
-                .any(|it| name.as_str().starts_with(it));
+                .any(|prefix| name.as_str().starts_with(prefix));
         let is_own = name.as_str().starts_with("x-cachalot-");
         if !is_hop_by_hop(name, &listed) && !is_own && is_permitted {
             passed.append(name, value.clone());
@@ -228,11 +231,13 @@ pub(crate) fn stored(headers: &HeaderMap) -> Vec<(String, Vec<u8>)> {
 pub(crate) fn changes_answers(name: &HeaderName, listed: &[String]) -> bool {
     let name_text = name.as_str();
     !is_hop_by_hop(name, listed)
-        && !credentials::HEADERS.iter().any(|(it, _)| *it == name_text)
+        && !credentials::HEADERS
+            .iter()
+            .any(|(known, _)| *known == name_text)
         && !WITHOUT_EFFECT.contains(&name_text)
         && !PREFIXES_WITHOUT_EFFECT
             .iter()
-            .any(|it| name_text.starts_with(it))
+            .any(|prefix| name_text.starts_with(prefix))
 }
 
 /// Returns the headers that are part of the key, sorted by name, values of one name in their order.

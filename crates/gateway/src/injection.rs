@@ -134,7 +134,7 @@ pub(crate) fn has_prefix(endpoint: Endpoint) -> bool {
 
 /// Inserts texts at ascending offsets.
 fn inserted(text: &[u8], insertions: &[(usize, &str)]) -> Vec<u8> {
-    let more: usize = insertions.iter().map(|(_, it)| it.len()).sum();
+    let more: usize = insertions.iter().map(|(_, text)| text.len()).sum();
     let mut out = Vec::with_capacity(text.len() + more);
     let mut from = 0;
     for (at, insertion) in insertions {
@@ -170,7 +170,7 @@ fn in_list(text: &str, list: &str, may_be_marked: fn(&Value) -> bool) -> Option<
     let elements = json::elements(list);
     let is_marked = |element: &&&str| {
         element.starts_with('{')
-            && serde_json::from_str::<Value>(element).is_ok_and(|it| may_be_marked(&it))
+            && serde_json::from_str::<Value>(element).is_ok_and(|value| may_be_marked(&value))
     };
     let last = elements.iter().rev().find(is_marked)?;
     // Before its closing brace.

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use cachalot_core::Canonical;
-use cachalot_core::canonical::key_order;
+use cachalot_core::canonical::{CanonicalError, key_order};
 use cachalot_model::wire::Members;
 use serde_json::{Map, Value};
 
@@ -31,11 +31,11 @@ impl KeyBody {
         text: &Bytes,
         value: &Value,
         table: Option<&Members>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, CanonicalError> {
         let canonical = if text.is_empty() {
             Canonical::value(&Value::Null)
         } else {
-            Canonical::json_without(text, form_members).map_err(|it| it.to_string())?
+            Canonical::json_without(text, form_members)?
         };
         let members = value.as_object().into_iter().flatten();
         let is_kept = |(name, _): &(&String, _)| !form_members.contains(&name.as_str());

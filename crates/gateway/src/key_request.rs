@@ -35,7 +35,8 @@ pub(crate) fn check(route: &Route, parts: &Parts) -> Result<(), ErrorBody> {
 /// Returns true for a path in the documented form of its endpoint.
 fn is_plain(route: &Route) -> bool {
     let is_name = |name: &str| {
-        let is_sign = |sign: char| sign.is_ascii_alphanumeric() || "-_.:".contains(sign);
+        let is_sign =
+            |character: char| character.is_ascii_alphanumeric() || "-_.:".contains(character);
         !name.is_empty() && name.chars().all(is_sign)
     };
     let models = ["/v1/models", "/v1beta/models", "/v1alpha/models"];
@@ -45,7 +46,7 @@ fn is_plain(route: &Route) -> bool {
             if route
                 .endpoint
                 .wire()
-                .is_some_and(|it| it.has_model_in_path()) =>
+                .is_some_and(|wire| wire.has_model_in_path()) =>
         {
             let name = of_models.and_then(|rest| rest.strip_prefix('/')?.rsplit_once(':'));
             name.is_some_and(|(name, _)| is_name(name) && !name.contains(':'))

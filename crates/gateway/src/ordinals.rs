@@ -80,12 +80,13 @@ impl Ordinals {
             Some(_) => NAMED_RUN_PAUSE,
             None => self.pause,
         };
-        let is_over = |it: &Run| it.pending == 0 && now.saturating_duration_since(it.last) >= pause;
+        let is_over =
+            |run: &Run| run.pending == 0 && now.saturating_duration_since(run.last) >= pause;
         if runs.get(&run).is_some_and(is_over) {
             runs.remove(&run);
         }
         if runs.len() >= MAX_RUNS && !runs.contains_key(&run) {
-            let oldest = runs.iter().min_by_key(|(_, it)| it.last);
+            let oldest = runs.iter().min_by_key(|(_, run)| run.last);
             if let Some(oldest) = oldest.map(|(name, _)| name.clone()) {
                 runs.remove(&oldest);
             }

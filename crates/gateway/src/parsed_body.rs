@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use cachalot_core::canonical::CanonicalError;
 use cachalot_core::json::values;
 use serde_json::Value;
 
@@ -23,7 +24,7 @@ pub(crate) struct ParsedBody {
     /// The members that select the form of the answer.
     pub(crate) form_members: Vec<&'static str>,
     /// The body for the key, or the reason why it has no canonical form.
-    pub(crate) canonical: Result<KeyBody, String>,
+    pub(crate) canonical: Result<KeyBody, CanonicalError>,
     /// The judgment of the request: may its answer be stored?
     pub(crate) cacheability: Cacheability,
     /// The unknown members that the judgment accepts.
@@ -110,9 +111,16 @@ mod tests {
     #[tokio::test]
     async fn too_many_values_are_refused_before_they_are_parsed() {
         let threads = BodyThreads::new();
-        let parse = |text: &Bytes, most| {
+        let parse = |text: &Bytes, maximum| {
             let accepted = Arc::default();
-            ParsedBody::parse(Endpoint::chat(), text.clone(), accepted, most, &threads, ())
+            ParsedBody::parse(
+                Endpoint::chat(),
+                text.clone(),
+                accepted,
+                maximum,
+                &threads,
+                (),
+            )
         };
         let text = Bytes::from(format!("[{}]", "[],".repeat(100)));
         assert!(parse(&text, 50).await.is_err());

@@ -5,7 +5,7 @@ use cachalot_core::{Cost, Millis};
 use cachalot_model::wire::{Operation, requested_terms};
 use cachalot_model::{Catalog, Rates};
 
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, UnknownCost};
 use crate::parsed_body::ParsedBody;
 use crate::upstream::Upstream;
 
@@ -34,25 +34,26 @@ pub(crate) fn of_request(
     parsed: &ParsedBody,
     body_bytes: usize,
     longer_context: bool,
-) -> Result<u64, String> {
+) -> Result<u64, UnknownCost> {
     let (endpoint, body) = (parsed.endpoint, &parsed.value);
     if endpoint.is_free() && endpoint != Endpoint::Other {
         return Ok(0);
     }
     if let Some(reason) = parsed.extra_charge() {
-        return Err(reason.to_owned());
+        return Err(UnknownCost(reason.to_owned()));
     }
     let entry = catalog
         .find(upstream.name(), model)
         .or_else(|| catalog.find_by_name(model));
     let price = entry.and_then(|entry| Some((entry, entry.price.as_ref()?)));
-    let (entry, price) = price.ok_or_else(|| format!("the price of `{model}` is not known"))?;
+    let (entry, price) =
+        price.ok_or_else(|| UnknownCost(format!("the price of `{model}` is not known")))?;
     let mut context = entry.limits.context;
     if longer_context && context.is_none_or(|usual| usual < LONG_CONTEXT) {
         if price.at(now).1.is_none() {
-            return Err(format!(
+            return Err(UnknownCost(format!(
                 "the price of a longer context of `{model}` is not known"
-            ));
+            )));
         }
         context = Some(LONG_CONTEXT);
     }
@@ -60,16 +61,18 @@ pub(crate) fn of_request(
     let is_embedding = endpoint.operation() == Some(Operation::Embed);
     let input = match (endpoint.has_media(body), context) {
         (true, _) if is_embedding => {
-            return Err("an image has a price of its own in an embedding".to_owned());
+            return Err(UnknownCost(
+                "an image has a price of its own in an embedding".to_owned(),
+            ));
         }
         // Each input of several has the context for itself.
         (false, _) if is_embedding => text,
         (false, context) => text.min(context.unwrap_or(u64::MAX)),
         (true, Some(context)) => context,
         (true, None) => {
-            return Err(format!(
+            return Err(UnknownCost(format!(
                 "an image or a document is in the request, and the context of `{model}` is not known"
-            ));
+            )));
         }
     };
     let output = if is_embedding {
@@ -81,14 +84,16 @@ pub(crate) fn of_request(
         let limit = endpoint.max_output(body);
         let limit = limit.or(entry.limits.max_output).or(context);
         let limit = limit.ok_or_else(|| {
-            format!("neither the request nor the catalog limits the output of `{model}`")
+            UnknownCost(format!(
+                "neither the request nor the catalog limits the output of `{model}`"
+            ))
         })?;
         limit.saturating_mul(endpoint.answers(body)?)
     };
     let region = PriceFactors::published().at_host(upstream.host(), model);
     let is_written_12h = endpoint.writes_for_12h(body)?;
     let requested = body.as_object().map(requested_terms).unwrap_or_default();
-    let mut most = 0;
+    let mut maximum = 0;
     // The price may change before the answer is complete.
     for at in [now, now.saturating_add(LONGEST_ANSWER)] {
         let (rates, above) = price.at(at);
@@ -100,16 +105,18 @@ pub(crate) fn of_request(
             .flatten()
         {
             let input_rate = input_rate(&rates, &factors, is_written_12h).ok_or_else(|| {
-                format!("the price of a cache write for 12 hours of `{model}` is not known")
+                UnknownCost(format!(
+                    "the price of a cache write for 12 hours of `{model}` is not known"
+                ))
             })?;
             let sum = u128::from(input) * u128::from(input_rate)
                 + u128::from(output) * u128::from(rates.output);
             let sum = u64::try_from(sum).unwrap_or(u64::MAX);
             let cost = all.clone().fold(sum, |cost, factor| factor.times(cost));
-            most = most.max(cost);
+            maximum = maximum.max(cost);
         }
     }
-    Ok(most)
+    Ok(maximum)
 }
 
 /// Returns the dearest rate of input; `None` if it is not known.
@@ -172,7 +179,7 @@ mod tests {
         body: &Value,
         bytes: usize,
         longer_context: bool,
-    ) -> Result<u64, String> {
+    ) -> Result<u64, UnknownCost> {
         let parsed = ParsedBody::of(endpoint, &body.to_string().into(), Arc::default());
         let catalog = Catalog::built_in();
         of_request(
@@ -186,7 +193,7 @@ mod tests {
     }
 
     /// The bound of a request at OpenAI or Anthropic, in picodollars.
-    fn bound_at(upstream: &Upstream, endpoint: Endpoint, body: &Value) -> Result<u64, String> {
+    fn bound_at(upstream: &Upstream, endpoint: Endpoint, body: &Value) -> Result<u64, UnknownCost> {
         let model = body["model"].as_str().unwrap_or_default();
         bound_of(
             upstream,
@@ -325,7 +332,7 @@ mod tests {
             ("gpt-6-sol", json!(43_200)),
         ] {
             let error = written(model, ttl).unwrap_err();
-            assert!(error.contains("cache write"), "{error}");
+            assert!(error.0.contains("cache write"), "{error}");
         }
         // Data of the client.
         let body = json!({"model": "gpt-5.5", "messages": [], "max_tokens": 1, "metadata": {"ttl": "24h"}});
@@ -423,7 +430,7 @@ mod tests {
         let anthropic = upstream("anthropic", "api.anthropic.com");
         let bound = |body: &Value| bound_at(&openai, Endpoint::chat(), body);
         let short = json!({"model": "gpt-4o-mini", "max_tokens": 10, "messages": [{"role": "user", "content": "hello"}]});
-        let least = bound(&short).unwrap();
+        let minimum = bound(&short).unwrap();
         let entry = catalog.find("openai", "gpt-4o-mini").unwrap();
         let usage = Usage::from_counts(short.to_string().len() as u64, 10);
         let cost = price(
@@ -433,16 +440,16 @@ mod tests {
             0,
             &Terms::default(),
         );
-        assert!(least >= cost.unwrap().picodollars);
+        assert!(minimum >= cost.unwrap().picodollars);
         let with = |member: &str, value: Value| {
             let mut body = short.clone();
             body[member] = value;
             bound(&body)
         };
-        assert!(with("n", json!(3)).unwrap() > least);
-        assert!(with("max_tokens", json!(100)).unwrap() > least);
+        assert!(with("n", json!(3)).unwrap() > minimum);
+        assert!(with("max_tokens", json!(100)).unwrap() > minimum);
         let image = json!([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}]}]);
-        assert!(with("messages", image).unwrap() > least);
+        assert!(with("messages", image).unwrap() > minimum);
         for (member, value) in [
             ("model", json!("unknown-model")),
             ("web_search_options", json!({})),
@@ -463,7 +470,7 @@ mod tests {
         }
         // The larger of two limits counts, and one in an unusual form as none.
         let two = with("max_completion_tokens", json!(5)).unwrap();
-        assert!(two >= least);
+        assert!(two >= minimum);
         let mut unusual = short.clone();
         unusual["max_tokens"] = json!("10");
         unusual["max_completion_tokens"] = json!(5);

@@ -133,7 +133,7 @@ pub(crate) fn decide(
     };
     let (api, api_of_servers, mut servers) = match named {
         Some(name) => {
-            let server = upstreams.iter().find(|it| it.name() == name);
+            let server = upstreams.iter().find(|upstream| upstream.name() == name);
             let server = server.ok_or_else(|| Refusal::UnknownUpstream(name.to_owned()))?;
             let by_credentials = || match credentials.named_apis(path).as_slice() {
                 [api] => Some(*api),
@@ -147,7 +147,10 @@ pub(crate) fn decide(
             (of_path.unwrap_or(api), api, vec![server])
         }
         None => {
-            let open: Vec<_> = upstreams.iter().filter(|it| is_open(it)).collect();
+            let open: Vec<_> = upstreams
+                .iter()
+                .filter(|upstream| is_open(upstream))
+                .collect();
             let is_closed = open.is_empty();
             let open: Vec<_> = if is_closed {
                 upstreams.iter().collect()
@@ -161,21 +164,31 @@ pub(crate) fn decide(
                     Err(_) if is_closed => {
                         return Ok(Decision {
                             api: Api::OpenAi,
-                            upstreams: upstreams.iter().map(|it| it.name().to_owned()).collect(),
+                            upstreams: upstreams
+                                .iter()
+                                .map(|upstream| upstream.name().to_owned())
+                                .collect(),
                             removed: credentials.places().collect(),
                         });
                     }
                     api => api?,
                 },
             };
-            let all = upstreams.iter().filter(|it| it.api == api);
-            let open: Vec<_> = open.into_iter().filter(|it| it.api == api).collect();
+            let all = upstreams.iter().filter(|upstream| upstream.api == api);
+            let open: Vec<_> = open
+                .into_iter()
+                .filter(|upstream| upstream.api == api)
+                .collect();
             let servers = if open.is_empty() { all.collect() } else { open };
             (api, api, servers)
         }
     };
-    let names =
-        |servers: &[&Arc<Upstream>]| servers.iter().map(|it| it.name().to_owned()).collect();
+    let names = |servers: &[&Arc<Upstream>]| {
+        servers
+            .iter()
+            .map(|server| server.name().to_owned())
+            .collect()
+    };
     if credentials.is_of_gateway {
         return Ok(Decision {
             api,
@@ -185,7 +198,7 @@ pub(crate) fn decide(
     }
     // The servers that may get the most of them: a header of Azure selects a server of Azure.
     let fitting = |server: &Upstream| credentials.fitting(server, api_of_servers, path);
-    let best = servers.iter().map(|it| fitting(it));
+    let best = servers.iter().map(|server| fitting(server));
     let best = best.reduce(|best, next| if next.len() > best.len() { next } else { best });
     let best = best.unwrap_or_default();
     let mut keys = credentials.keys_of_apis().peekable();
@@ -195,7 +208,7 @@ pub(crate) fn decide(
     {
         return Err(other_api(credentials, named, api_of_servers, first));
     }
-    servers.retain(|it| fitting(it) == best);
+    servers.retain(|server| fitting(server) == best);
     let removed = credentials.places().filter(|place| !best.contains(place));
     Ok(Decision {
         api,
@@ -216,7 +229,7 @@ fn of_credentials(
     };
     let named = credentials.named_apis(path);
     let is_one = open.windows(2).all(|pair| pair[0].api == pair[1].api);
-    let only = open.first().map(|it| it.api).filter(|_| is_one);
+    let only = open.first().map(|upstream| upstream.api).filter(|_| is_one);
     match (named.as_slice(), only) {
         ([api], _) => Ok(*api),
         ([], Some(api)) => Ok(api),
@@ -305,7 +318,7 @@ mod tests {
         upstreams.push(Upstream::new("eu", "https://eu.api.openai.com/v1").unwrap());
         upstreams.push(Upstream::new("vertex", "https://aiplatform.googleapis.com").unwrap());
         upstreams.push(Upstream::new("machine", "https://a.cloudapp.azure.com/v1").unwrap());
-        decided_among(upstreams, target, headers, |it| it.weight > 0)
+        decided_among(upstreams, target, headers, |upstream| upstream.weight > 0)
     }
 
     fn decided_among(
@@ -337,7 +350,7 @@ mod tests {
     fn keys_of_another_provider_are_not_sent_to_a_provider() {
         let sent = |target: &str, key: &str| {
             let decision = decided(target, &[("authorization", &format!("Bearer {key}"))]);
-            decision.map(|it| it.upstreams.concat()).ok()
+            decision.map(|decision| decision.upstreams.concat()).ok()
         };
         const CHAT: &str = "/v1/chat/completions";
         assert_eq!(sent(CHAT, "sk-1").as_deref(), Some("openai"));
@@ -393,7 +406,7 @@ mod tests {
                 &[token, version],
             ),
         ] {
-            let removed = decided(target, headers).map(|it| it.removed);
+            let removed = decided(target, headers).map(|decision| decision.removed);
             assert_eq!(removed, Ok(vec![]), "{target} {headers:?}");
         }
         let message = decided("/u/eu/v1/messages", &[x_api_key]).unwrap_err();
@@ -409,12 +422,13 @@ mod tests {
             let mut upstreams = Upstream::built_in();
             upstreams.push(azure);
             upstreams.push(Upstream::new("machine", "https://a.cloudapp.azure.com/v1").unwrap());
-            let decision = decided_among(upstreams, target, &[header], |it| it.weight > 0);
-            decision.map(|it| it.upstreams).ok()
+            let decision =
+                decided_among(upstreams, target, &[header], |upstream| upstream.weight > 0);
+            decision.map(|decision| decision.upstreams).ok()
         };
         const CHAT: &str = "/v1/chat/completions";
         let owned = |names: &[&str]| -> Option<Vec<String>> {
-            Some(names.iter().map(|it| (*it).to_owned()).collect())
+            Some(names.iter().map(|name| (*name).to_owned()).collect())
         };
         let proj = ("authorization", "Bearer sk-proj-1");
         assert_eq!(sent(CHAT, proj), owned(&["openai"]));
@@ -432,7 +446,9 @@ mod tests {
     #[test]
     fn keys_in_headers_of_an_api_are_not_sent_to_another_provider() {
         let removed = |target: &str, name: &'static str, key: &str| {
-            decided(target, &[(name, key)]).map(|it| it.removed).ok()
+            decided(target, &[(name, key)])
+                .map(|decision| decision.removed)
+                .ok()
         };
         let sent = Some(vec![]);
         assert_eq!(removed("/v1/messages", "x-api-key", "sk-ant-1"), sent);
@@ -451,7 +467,9 @@ mod tests {
     #[test]
     fn clients_of_openai_are_recognized_without_a_key() {
         let api = |target: &str, headers: &[(&'static str, &str)]| {
-            decided(target, headers).map(|it| (it.api, it.removed)).ok()
+            decided(target, headers)
+                .map(|decision| (decision.api, decision.removed))
+                .ok()
         };
         let token = ("authorization", "Bearer eyJ0");
         let openai = Some((Api::OpenAi, vec![]));
@@ -483,9 +501,9 @@ mod tests {
     fn closed_upstreams_say_why() {
         let decided = |names: &[&str], target: &str, headers: &[(&'static str, &str)]| {
             let mut upstreams = Upstream::built_in();
-            upstreams.retain(|it| names.contains(&it.name()));
+            upstreams.retain(|upstream| names.contains(&upstream.name()));
             let decision = decided_among(upstreams, target, headers, |_| false);
-            decision.map(|it| it.upstreams.concat()).ok()
+            decision.map(|decision| decision.upstreams.concat()).ok()
         };
         let token = ("authorization", "Bearer token");
         let all = ["openai", "anthropic", "gemini"];
@@ -509,7 +527,9 @@ mod tests {
         let x_api_key = ("x-api-key", "one");
         let google = ("x-goog-api-key", "one");
         let api = |target: &str, headers: &[(&'static str, &str)]| {
-            decided(target, headers).map(|it| (it.api, it.removed)).ok()
+            decided(target, headers)
+                .map(|decision| (decision.api, decision.removed))
+                .ok()
         };
         assert_eq!(
             api("/u/further/v1/messages", &[x_api_key]),

@@ -50,7 +50,7 @@ pub(crate) fn find(method: &Method, path: &str, headers: &HeaderMap) -> Result<R
     let is_unknown = named.is_some() && Endpoint::find(method, &path) == Endpoint::Other;
     let versioned = is_unknown.then(|| format!("/v1{path}"));
     // A client whose base URL has no version.
-    let versioned = versioned.filter(|it| Endpoint::find(method, it) != Endpoint::Other);
+    let versioned = versioned.filter(|path| Endpoint::find(method, path) != Endpoint::Other);
     let path = versioned.unwrap_or(path);
     let apis = request_api::of_path(method, &path);
     if named.is_none() && apis.is_none() {

@@ -40,8 +40,11 @@ impl SeenCounts {
             seen.counts = [0; 2];
         }
         if *period == *seen.period {
-            let [most_reserved, most_returned] = seen.counts;
-            seen.counts = [most_reserved.max(reserved), most_returned.max(returned)];
+            let [maximum_reserved, maximum_returned] = seen.counts;
+            seen.counts = [
+                maximum_reserved.max(reserved),
+                maximum_returned.max(returned),
+            ];
         }
     }
 }

@@ -109,7 +109,8 @@ impl Upstream {
             given: given.to_owned(),
             reason: reason.to_owned(),
         };
-        let is_plain = |sign: char| sign.is_ascii_alphanumeric() || matches!(sign, '-' | '_');
+        let is_plain =
+            |character: char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_');
         if name.is_empty() || !name.chars().all(is_plain) {
             let reason = "the name of an upstream consists of letters, digits, `-` and `_`";
             return Err(fault(name, reason));
@@ -120,7 +121,9 @@ impl Upstream {
         let scheme = uri
             .scheme()
             .filter(|scheme| **scheme == Scheme::HTTP || **scheme == Scheme::HTTPS);
-        let authority = uri.authority().filter(|it| !it.as_str().contains('@'));
+        let authority = uri
+            .authority()
+            .filter(|authority| !authority.as_str().contains('@'));
         let api = Api::from_word(name);
         match (scheme, authority, uri.query()) {
             (Some(scheme), Some(authority), None) if !url.contains('#') => Ok(Self {
@@ -234,8 +237,10 @@ impl Upstream {
 /// Returns true for a segment of a path that names a version, such as `v1` and `v1beta1`.
 fn is_version(segment: &str) -> bool {
     let rest = segment.strip_prefix('v').unwrap_or_default();
-    rest.starts_with(|sign: char| sign.is_ascii_digit())
-        && rest.chars().all(|sign| sign.is_ascii_alphanumeric())
+    rest.starts_with(|character: char| character.is_ascii_digit())
+        && rest
+            .chars()
+            .all(|character| character.is_ascii_alphanumeric())
 }
 
 /// Splits a path after the version that it begins with: `/v1/models` into `v1` and `/models`.
@@ -251,7 +256,9 @@ fn split_version(path: &str) -> (Option<&str>, &str) {
 
 /// Returns true for a path of Google with its version after a first segment: uploads and WebSockets.
 fn is_beside_versions(path: &str) -> bool {
-    ["/upload/", "/ws/"].iter().any(|it| path.starts_with(it))
+    ["/upload/", "/ws/"]
+        .iter()
+        .any(|prefix| path.starts_with(prefix))
 }
 
 #[cfg(test)]

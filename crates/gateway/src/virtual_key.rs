@@ -112,7 +112,7 @@ impl VirtualKey {
     /// The response to the client.
     pub(crate) fn check_model(&self, model: &str) -> Result<(), ErrorBody> {
         let patterns = &self.config.models;
-        if patterns.is_empty() || patterns.iter().any(|it| glob_matches(it, model)) {
+        if patterns.is_empty() || patterns.iter().any(|pattern| glob_matches(pattern, model)) {
             Ok(())
         } else {
             Err(ErrorBody::forbidden(

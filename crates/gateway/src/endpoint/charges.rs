@@ -5,7 +5,7 @@ use cachalot_model::wire::shared_members::normalized;
 use serde_json::Value;
 
 use super::members::{client_data, find_in, find_member};
-use super::{Endpoint, Object, judging};
+use super::{Endpoint, Object, UnknownCost, judging};
 
 impl Endpoint {
     /// Returns true if a part of the request is no text.
@@ -41,7 +41,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// A lifetime has no known price.
-    pub(crate) fn writes_for_12h(self, body: &Value) -> Result<bool, String> {
+    pub(crate) fn writes_for_12h(self, body: &Value) -> Result<bool, UnknownCost> {
         let is_skipped = client_data(self);
         let is_ttl =
             |name: &str, value: &Value| name.eq_ignore_ascii_case("ttl") && !value.is_null();
@@ -52,7 +52,7 @@ impl Endpoint {
                 .then(|| format!("the price of a cache write for {value} is not known"))
         };
         if let Some(reason) = find_member(body, &is_skipped, &unknown) {
-            return Err(reason);
+            return Err(UnknownCost(reason));
         }
         let long =
             |name: &str, value: &Value| (is_ttl(name, value) && value == "12h").then_some(());
@@ -69,7 +69,7 @@ fn other_model(endpoint: Endpoint, body: &Object) -> Option<String> {
     let named =
         |name: &str, value: &Value| (is_model(name) && !value.is_null()).then(|| name.to_owned());
     let is_skipped = client_data(endpoint);
-    let is_in_path = endpoint.wire().is_some_and(|it| it.has_model_in_path());
+    let is_in_path = endpoint.wire().is_some_and(|wire| wire.has_model_in_path());
     let is_own = |name: &str| name == "model" && !is_in_path;
     let others = body.iter().filter(|(name, _)| !is_own(name));
     let found = find_in(others, &is_skipped, &named);

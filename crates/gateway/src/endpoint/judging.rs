@@ -100,7 +100,7 @@ pub(super) fn form(operation: Operation, members: &Members, body: &Object) -> Op
         parameters.is_some_and(|parameters| members.values(parameters, name).any(is_it))
     };
     let is_several = |count: &Value| count.as_u64() != Some(1);
-    let is_zero = |most: &Value| most.as_f64() == Some(0.0);
+    let is_zero = |maximum: &Value| maximum.as_f64() == Some(0.0);
     if let Some(name) = members.answers.iter().find(|name| has(name, is_several)) {
         return Some(format!("several answers were asked for (`{name}`)"));
     }

@@ -13,8 +13,11 @@ const DATA: &str = "data";
 /// arguments and results of its tools, labels, a schema. A result that is a list of parts is none.
 pub(super) fn client_data(endpoint: Endpoint) -> impl Fn(&str, &Value) -> bool {
     let shared = &SharedMembers::built_in().client_data;
-    let lists = endpoint.members().map_or((&[][..], &[][..]), |it| {
-        (it.client_data.as_slice(), it.part_lists.as_slice())
+    let lists = endpoint.members().map_or((&[][..], &[][..]), |members| {
+        (
+            members.client_data.as_slice(),
+            members.part_lists.as_slice(),
+        )
     });
     let (of_endpoint, part_lists): (&[String], &[String]) = lists;
     move |name: &str, value: &Value| {
@@ -35,7 +38,8 @@ pub(super) fn urls<'a>(name: &str, value: &'a Value) -> impl Iterator<Item = (&'
     let is_of_url = name.ends_with("url") || name.ends_with("uri") || name == "image";
     texts.filter_map(move |text| {
         // Servers ignore control signs before a URL, and line breaks within it (WHATWG).
-        let text = text.trim_start_matches(|sign: char| sign <= ' ' || sign.is_whitespace());
+        let text = text
+            .trim_start_matches(|character: char| character <= ' ' || character.is_whitespace());
         let (scheme, _) = text.split_once("://")?;
         let is_of_scheme = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.\t\r\n".contains(&byte);
         let is_scheme = is_of_url || scheme.bytes().all(is_of_scheme);

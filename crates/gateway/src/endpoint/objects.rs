@@ -40,8 +40,11 @@ impl Endpoint {
             }
             let of_server = |name: &str, value: &Value| {
                 let mut schemes = urls(name, value).map(|(scheme, _)| scheme);
-                let is_of_server =
-                    schemes.any(|it| !OF_THE_WEB.iter().any(|web| it.eq_ignore_ascii_case(web)));
+                let is_of_server = schemes.any(|scheme| {
+                    !OF_THE_WEB
+                        .iter()
+                        .any(|web| scheme.eq_ignore_ascii_case(web))
+                });
                 (is_of_server || is_file(value)).then(|| name.to_owned())
             };
             let found = find_in(inputs(table, members), &client_data(self), &of_server);
@@ -80,7 +83,7 @@ fn refers(shared: &SharedMembers, name: &str, value: &Value) -> bool {
         "audio" => value.get("id").is_some_and(|id| !id.is_null()),
         "document" => value
             .as_object()
-            .is_some_and(|it| it.len() == 1 && is_set(it, "id")),
+            .is_some_and(|fields| fields.len() == 1 && is_set(fields, "id")),
         "type" => matches!(value.as_str(), Some("item_reference" | "agent_reference")),
         "fileuri" | "uri" => !value.as_str().is_some_and(is_of_client),
         name => shared.objects.contains(name) && !value.is_null(),

@@ -28,7 +28,7 @@ impl RemoteParent {
 
     fn parse(text: &[u8]) -> Option<Self> {
         let (fields, rest) = text.split_at_checked(LENGTH)?;
-        let mut fields = fields.split(|sign| *sign == b'-');
+        let mut fields = fields.split(|byte| *byte == b'-');
         let [version] = digits(fields.next()?)?;
         let trace = digits(fields.next()?)?;
         let span = digits(fields.next()?)?;
@@ -37,7 +37,7 @@ impl RemoteParent {
         let is_known = match version {
             0 => rest.is_empty(),
             0xff => false,
-            _ => rest.first().is_none_or(|sign| *sign == b'-'),
+            _ => rest.first().is_none_or(|byte| *byte == b'-'),
         };
         let is_valid = is_known && trace != TraceId::default() && span != SpanId::default();
         is_valid.then_some(Self {

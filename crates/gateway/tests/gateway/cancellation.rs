@@ -221,7 +221,7 @@ async fn sampled_answers_that_were_left_at_any_byte_go_to_one_retry() {
                     texts.push(Api::Chat.text(is_streamed, &got.text()));
                 }
                 assert!(
-                    texts.iter().all(|it| it.ends_with(" of many words")),
+                    texts.iter().all(|text| text.ends_with(" of many words")),
                     "{texts:?}"
                 );
                 texts.sort();
@@ -259,8 +259,8 @@ async fn samples_of_an_agent_keep_their_order_when_clients_leave() {
         for _ in 0..4 {
             again.push(ask(2, at).receive(setup).await.bytes);
         }
-        let at_first = again.iter().position(|it| *it == samples[0]);
-        let at_second = again.iter().position(|it| *it == samples[1]);
+        let at_first = again.iter().position(|sample| *sample == samples[0]);
+        let at_second = again.iter().position(|sample| *sample == samples[1]);
         assert!(at_first.is_some() && at_first < at_second, "{at}");
         again.sort();
         again.dedup();

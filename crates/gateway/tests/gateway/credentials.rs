@@ -98,11 +98,11 @@ const SEVERAL: &[Kind] = &[Kind::OpenAi, Kind::Azure, Kind::Anthropic, Kind::Goo
 
 /// Returns true if the server may get the credential, for a request to a path.
 fn may_get(kind: Kind, path: &str, parts: &[Part], (name, value): Part) -> bool {
-    let has = |name: &str| parts.iter().any(|(it, _)| *it == name);
+    let has = |name: &str| parts.iter().any(|(part, _)| *part == name);
     let named = path.starts_with("/u/");
     let is_of_several = PATHS
         .iter()
-        .any(|(_, it, owners)| *it == path && owners.len() > 2);
+        .any(|(_, owned_path, owners)| *owned_path == path && owners.len() > 2);
     let of_anthropic = matches!(kind, Kind::Anthropic | Kind::Further);
     let of_google = kind == Kind::Google || (kind == Kind::Further && !path.ends_with("/messages"));
     match name {
@@ -124,7 +124,7 @@ fn may_get(kind: Kind, path: &str, parts: &[Part], (name, value): Part) -> bool 
 fn has_credential(received: &Received, (name, value): Part) -> bool {
     match name.strip_prefix('?') {
         Some(_) => received.line.contains(&format!("={value}")),
-        None => received.header(name).is_some_and(|it| it == value),
+        None => received.header(name).is_some_and(|found| found == value),
     }
 }
 
@@ -180,11 +180,12 @@ async fn no_credential_reaches_a_server_of_another_api() {
         for (method, path, owners) in PATHS {
             for (bearer, others) in BEARERS
                 .iter()
-                .flat_map(|it| OTHERS.map(|others| (it, others)))
+                .flat_map(|key| OTHERS.map(|others| (key, others)))
             {
                 let mut parts = others.to_vec();
                 parts.extend(bearer.map(|value| ("authorization", value)));
-                let before: Vec<usize> = servers.iter().map(|(.., it)| it.count()).collect();
+                let before: Vec<usize> =
+                    servers.iter().map(|(.., server)| server.count()).collect();
                 // Every request is sent, also one whose answer is known.
                 let asked = ask(method, path, &parts).with("cache-control", "no-store");
                 let got = asked.send(&setup).await;
@@ -192,7 +193,7 @@ async fn no_credential_reaches_a_server_of_another_api() {
                 for ((name, kind, server), before) in servers.iter().zip(before) {
                     for received in &server.received()[before..] {
                         receivers.push(*name);
-                        for part in parts.iter().filter(|it| has_credential(received, **it)) {
+                        for part in parts.iter().filter(|part| has_credential(received, **part)) {
                             assert!(
                                 may_get(*kind, path, &parts, *part),
                                 "{set:?} {path} {parts:?}: {name} got {part:?}"
@@ -211,7 +212,7 @@ async fn no_credential_reaches_a_server_of_another_api() {
                 let owner = servers.iter().find(is_known);
                 let keys = parts
                     .iter()
-                    .filter(|it| !["anthropic-version", "cookie"].contains(&it.0));
+                    .filter(|part| !["anthropic-version", "cookie"].contains(&part.0));
                 let keys: Vec<&Part> = keys.collect();
                 let is_expected = match (owner, owners.len()) {
                     // Credentials of several APIs say nothing about a further server.
@@ -219,7 +220,7 @@ async fn no_credential_reaches_a_server_of_another_api() {
                     (None, _) => Some(false),
                     (Some((_, kind, _)), 1 | 2) => Some(
                         keys.is_empty()
-                            || keys.iter().any(|it| may_get(*kind, path, &parts, **it))
+                            || keys.iter().any(|key| may_get(*kind, path, &parts, **key))
                             || (set.contains(&"azure")
                                 && owners.contains(&Kind::Azure)
                                 && parts.contains(&API_KEY)),
@@ -235,7 +236,10 @@ async fn no_credential_reaches_a_server_of_another_api() {
                         "unclear_api",
                         "unknown_upstream",
                     ];
-                    assert!(codes.iter().any(|it| got.body.contains(it)), "{context}");
+                    assert!(
+                        codes.iter().any(|code| got.body.contains(code)),
+                        "{context}"
+                    );
                     assert!(
                         parts.iter().all(|(_, value)| !got.body.contains(value)),
                         "{context}"
@@ -278,10 +282,10 @@ async fn credentials_decide_on_paths_of_several_apis() {
         (&[COOKIE], "unclear_api"),
     ] {
         for path in ["/v1/models", "/v1/files", "/v1/files/f", "/v1/batches"] {
-            let before: Vec<usize> = servers.iter().map(|(_, it)| it.count()).collect();
+            let before: Vec<usize> = servers.iter().map(|(_, server)| server.count()).collect();
             let got = ask("GET", path, parts).send(&setup).await;
             let counts = servers.iter().zip(before);
-            let asked = counts.filter(|((_, it), before)| it.count() > *before);
+            let asked = counts.filter(|((_, server), before)| server.count() > *before);
             let asked: Vec<&str> = asked.map(|((name, _), _)| *name).collect();
             match expected {
                 "unclear_api" => {

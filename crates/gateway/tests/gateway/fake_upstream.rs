@@ -30,7 +30,7 @@ impl Received {
     }
 
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        let found = self.headers.iter().find(|(it, _)| it == name);
+        let found = self.headers.iter().find(|(header, _)| header == name);
         found.map(|(_, value)| &**value)
     }
 }
@@ -158,7 +158,7 @@ async fn read_request(stream: &mut TcpStream) -> Option<Received> {
 }
 
 fn parse(bytes: &[u8]) -> Option<Received> {
-    let end = bytes.windows(4).position(|it| it == b"\r\n\r\n")?;
+    let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
     let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
     let mut lines = head.split("\r\n");
     let line = lines.next()?.trim_end_matches(" HTTP/1.1").to_owned();
@@ -172,7 +172,7 @@ fn parse(bytes: &[u8]) -> Option<Received> {
         // Bodies that are passed on as they arrive; the tests need their end only.
         rest.ends_with(b"0\r\n\r\n").then(|| rest.to_vec())?
     } else {
-        let length = value("content-length").map_or(0, |(_, it)| it.parse().unwrap());
+        let length = value("content-length").map_or(0, |(_, length)| length.parse().unwrap());
         rest.get(..length)?.to_vec()
     };
     Some(Received {

@@ -804,7 +804,7 @@ async fn clients_with_keys_get_no_headers_of_the_operators_account() {
         };
         let mut lines: Vec<String> = OF_ACCOUNT
             .iter()
-            .map(|it| format!("{it}: a=1\r\n"))
+            .map(|header| format!("{header}: a=1\r\n"))
             .collect();
         lines.push("request-id: r\r\nretry-after: 7\r\nx-should-retry: true\r\n".to_owned());
         let head = fake_upstream::head(status, fake_upstream::media(is_streamed), &lines.concat());
@@ -827,7 +827,7 @@ keys: {{one: {{digest: {1}}}}}
     let of_account = |answer: &Answer| {
         let names = OF_ACCOUNT
             .iter()
-            .filter(|it| answer.headers.contains_key(**it));
+            .filter(|header| answer.headers.contains_key(**header));
         names.copied().collect::<Vec<_>>()
     };
     let none: [&str; 0] = [];

@@ -69,7 +69,9 @@ async fn ask(setup: &Setup, client: &str, path: &str, body: &Value) -> Answer {
 /// The lines of the statistics about prefixes.
 async fn statistics(setup: &Setup) -> Vec<String> {
     let text = setup.metrics().await;
-    let lines = text.lines().filter(|it| it.starts_with("cachalot_prefix_"));
+    let lines = text
+        .lines()
+        .filter(|line| line.starts_with("cachalot_prefix_"));
     lines.map(str::to_owned).collect()
 }
 
@@ -131,7 +133,7 @@ async fn a_changed_instruction_is_a_break_in_statistics_and_ledger() {
             "{lines:?}"
         );
         let lost = format!("cachalot_prefix_lost_tokens_total{labels} ");
-        let lost = lines.iter().find_map(|it| it.strip_prefix(&lost));
+        let lost = lines.iter().find_map(|line| line.strip_prefix(&lost));
         let lost = lost.unwrap();
         assert!(lost.parse::<u64>().unwrap() > 2_000, "{lines:?}");
         // The next request continues the changed one.

@@ -669,7 +669,10 @@ async fn fifty_concurrent_requests_are_one_call_of_the_upstream() {
             };
             let (answers, ()) = tokio::join!(asking, opening);
             assert_eq!(upstream.count(), 1, "{api:?} {is_streamed}");
-            let misses = answers.iter().filter(|it| it.source() == "miss").count();
+            let misses = answers
+                .iter()
+                .filter(|answer| answer.source() == "miss")
+                .count();
             assert_eq!(misses, 1);
             for got in &answers {
                 assert_eq!((got.status, &got.body), (200, &answers[0].body));
@@ -697,7 +700,7 @@ async fn concurrent_requests_with_effects_are_all_sent() {
         let asking = (0..20).map(|_| ask.send(&setup));
         let answers = futures_util::future::join_all(asking).await;
         assert_eq!(upstream.count() - before, 20, "{ask:?}");
-        let different: BTreeSet<&str> = answers.iter().map(|it| &*it.body).collect();
+        let different: BTreeSet<&str> = answers.iter().map(|answer| &*answer.body).collect();
         assert_eq!(different.len(), 20, "{ask:?}");
     }
 }
@@ -773,7 +776,11 @@ async fn upstream_receives_the_bytes_of_the_client() {
     assert_eq!(received.len(), expected.len());
     for (got, ask) in received.iter().zip(&expected) {
         let sent = ask.bytes(&setup);
-        let end = sent.windows(4).position(|it| it == b"\r\n\r\n").unwrap() + 4;
+        let end = sent
+            .windows(4)
+            .position(|window| window == b"\r\n\r\n")
+            .unwrap()
+            + 4;
         if got.header("transfer-encoding").is_none() {
             assert_eq!(got.body, sent[end..], "{ask:?}");
         }

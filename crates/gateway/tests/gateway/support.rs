@@ -62,7 +62,7 @@ impl Answer {
     pub(crate) fn cache_status(&self) -> &str {
         self.headers
             .get("cache-status")
-            .map_or("", |it| it.to_str().unwrap())
+            .map_or("", |value| value.to_str().unwrap())
     }
 
     /// `hit`, `collapsed`, `bypass` or `miss`.

@@ -44,7 +44,7 @@ impl Span {
                 }
                 Some((kind, value)) if kind == "arrayValue" => {
                     let values = value["values"].as_array().unwrap().iter();
-                    values.map(|it| it["stringValue"].clone()).collect()
+                    values.map(|value| value["stringValue"].clone()).collect()
                 }
                 Some((_, value)) => value.clone(),
                 None => Value::Null,

@@ -34,13 +34,13 @@ fn without_ids(body: &str) -> String {
     for part in body.split('"') {
         let is_id = ["chatcmpl-", "msg_", "resp_", "req_", "rs_"]
             .iter()
-            .any(|it| part.starts_with(it));
+            .any(|prefix| part.starts_with(prefix));
         out += if is_id { "ID" } else { part };
         out.push('"');
     }
     let digits = |text: &str| {
         text.chars()
-            .filter(|sign| !sign.is_ascii_digit())
+            .filter(|character| !character.is_ascii_digit())
             .collect::<String>()
     };
     digits(&out)
@@ -223,7 +223,12 @@ async fn redirects_and_cookies_of_upstreams_are_passed_on_and_not_stored() {
         assert_eq!(answer.headers["set-cookie"], "a=b");
     }
     let answer = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nSet-Cookie: a=b\r\nX-RateLimit-Remaining-Requests: 9\r\nOpenAI-Organization: o\r\nX-Request-Id: r\r\nContent-Length: 131\r\n\r\n{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion\",\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"x\"},\"finish_reason\":\"stop\"}]}";
-    let length = answer.len() - answer.windows(4).position(|it| it == b"\r\n\r\n").unwrap() - 4;
+    let length = answer.len()
+        - answer
+            .windows(4)
+            .position(|window| window == b"\r\n\r\n")
+            .unwrap()
+        - 4;
     let answer = String::from_utf8(answer.to_vec())
         .unwrap()
         .replace("131", &length.to_string());

@@ -643,7 +643,7 @@ async fn endless_streams_end() {
     };
     let setup = Setup::in_front_of(upstream.address, limits).await;
     let never = r#"{"model": "m", "stream": true, "messages": [], "unknown_member": 1}"#;
-    for (body, most) in [
+    for (body, maximum) in [
         (never.to_owned(), 100_000_000),
         (Api::Chat.request("x", true).to_string(), 1_000_000),
     ] {
@@ -657,6 +657,6 @@ async fn endless_streams_end() {
         assert_eq!(upstream.open(), 1);
         drop(response);
         until(async || upstream.open() == 0).await;
-        assert!(upstream.sent() - before < most);
+        assert!(upstream.sent() - before < maximum);
     }
 }

@@ -133,7 +133,10 @@ async fn a_fallback_answers_clients_with_a_key_under_its_own_name() {
     );
     assert_ne!(fourth.body, answer.body);
     let reports = setup.reports.lock();
-    let names: Vec<&str> = reports.iter().map(|it| it.upstream.as_str()).collect();
+    let names: Vec<&str> = reports
+        .iter()
+        .map(|report| report.upstream.as_str())
+        .collect();
     assert_eq!(names, ["other", "other", "other", "openai"]);
 }
 
@@ -203,7 +206,7 @@ async fn models_select_an_upstream() {
     assert_eq!(ask(&setup, "own", &body).await.status, 200);
     body["model"] = json!("llama-4");
     assert_eq!(ask(&setup, "own", &body).await.status, 200);
-    let asked = [&usual_asked, &local_asked].map(|it| it.load(Ordering::SeqCst));
+    let asked = [&usual_asked, &local_asked].map(|count| count.load(Ordering::SeqCst));
     assert_eq!(asked, [1, 1]);
 }
 
@@ -325,9 +328,11 @@ async fn a_further_server_of_the_command_line_is_asked_by_its_name_only() {
         format!("openai=http://{usual}/v1"),
         format!("further=http://{further}/v1"),
     ];
-    let upstreams = upstreams.iter().map(|it| Upstream::parse(it).unwrap());
+    let upstreams = upstreams
+        .iter()
+        .map(|upstream| Upstream::parse(upstream).unwrap());
     let setup = Setup::with_upstreams(upstreams.collect()).await;
-    let asked = || [&usual_asked, &further_asked].map(|it| it.load(Ordering::SeqCst));
+    let asked = || [&usual_asked, &further_asked].map(|count| count.load(Ordering::SeqCst));
     for number in 0..16 {
         let answer = ask(&setup, "sk-own", &chat(&format!("text {number}"))).await;
         assert_eq!(answer.status, 200, "{}", answer.body);
