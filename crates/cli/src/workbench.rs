@@ -490,9 +490,11 @@ impl AgentHost for Workbench {
         &self,
         team: &Arc<Team>,
         listener: Arc<dyn Listener>,
-    ) -> std::result::Result<Dependencies, String> {
+    ) -> std::result::Result<Dependencies, cachalot_agent::Error> {
         self.dependencies_for(team, listener, Arc::new(cachalot_agent::event::DenyAll))
-            .map_err(|trouble| trouble.to_string())
+            .map_err(|error| {
+                cachalot_agent::Error::new(cachalot_agent::ErrorKind::Definition, error.to_string())
+            })
     }
 
     fn adds_hooks(&self) -> bool {

@@ -1,6 +1,8 @@
 //! Load-time checks of arguments as written in a file. Values that come from templates are not known then
 //! and are not checked.
 
+use std::fmt::Display;
+
 use cachalot_core::tree::{MapEntry, Node, NodeKind};
 use cachalot_core::{Problem, suggest};
 use cachalot_operation::arguments::excerpt;
@@ -125,11 +127,11 @@ impl<'a> ArgumentChecker<'a> {
     }
 
     /// Checks a text with `read`, whose error is a phrase that follows the name.
-    pub(crate) fn read(
+    pub(crate) fn read<E: Display>(
         mut self,
         name: &str,
         help: &str,
-        read: impl FnOnce(&str) -> Result<(), String>,
+        read: impl FnOnce(&str) -> Result<(), E>,
     ) -> Self {
         if let Some(text) = self.text(name)
             && let Err(what) = read(text)
@@ -216,14 +218,14 @@ fn literal_number(node: &Node) -> Option<f64> {
 /// Returns the problem of a literal that is none of the values of its parameter.
 fn not_declared(kind: ParameterKind, entry: &MapEntry) -> Option<Problem> {
     let (code, found, help) = match kind {
-        ParameterKind::IntegerIn(least, most) => {
+        ParameterKind::IntegerIn(minimum, maximum) => {
             #[expect(
                 clippy::cast_precision_loss,
                 reason = "a bound that is off by a little is enough"
             )]
-            let bounds = least as f64..=most as f64;
-            let number = literal_number(&entry.value).filter(|it| !bounds.contains(it))?;
-            let help = format!("expected a whole number from {least} to {most}");
+            let bounds = minimum as f64..=maximum as f64;
+            let number = literal_number(&entry.value).filter(|number| !bounds.contains(number))?;
+            let help = format!("expected a whole number from {minimum} to {maximum}");
             (codes::OUT_OF_RANGE, number.to_string(), help)
         }
         ParameterKind::Word(words) => {

@@ -44,7 +44,7 @@ pub trait AgentHost: Send + Sync {
         &self,
         team: &Arc<Team>,
         listener: Arc<dyn Listener>,
-    ) -> Result<Dependencies, String>;
+    ) -> Result<Dependencies, cachalot_agent::Error>;
 
     /// True if the user's configuration adds hooks to every agent.
     fn adds_hooks(&self) -> bool;

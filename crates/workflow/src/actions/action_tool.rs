@@ -63,7 +63,9 @@ pub fn signatures() -> Vec<ToolSignature> {
             let parameters = metadata.parameters.table().iter();
             ToolSignature {
                 name: tool_name(&metadata.name),
-                arguments: parameters.map(|it| it.name.to_owned()).collect(),
+                arguments: parameters
+                    .map(|parameter| parameter.name.to_owned())
+                    .collect(),
             }
         })
         .collect()

@@ -22,13 +22,13 @@ pub(super) const fn integer(name: &'static str, doc: &'static str) -> Parameter 
     Parameter::optional(name, ParameterKind::Integer, doc)
 }
 
-/// Declares an optional parameter that takes a whole number from `least` to `most`.
+/// Declares an optional parameter that takes a whole number from `minimum` to `maximum`.
 pub(super) const fn count(
     name: &'static str,
-    (least, most): (u64, u64),
+    (minimum, maximum): (u64, u64),
     doc: &'static str,
 ) -> Parameter {
-    Parameter::optional(name, ParameterKind::IntegerIn(least, most), doc)
+    Parameter::optional(name, ParameterKind::IntegerIn(minimum, maximum), doc)
 }
 
 /// Declares an optional parameter that takes one of these words.

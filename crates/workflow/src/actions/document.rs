@@ -3,6 +3,9 @@
 mod html;
 mod reader_thread;
 
+use std::io;
+use std::time::Duration;
+
 use async_trait::async_trait;
 use cachalot_core::Effects;
 use reader_thread::run_in_thread;
@@ -70,7 +73,7 @@ impl Operation for Text {
         let format = by_extension(path)
             .or_else(|| by_content(&bytes))
             .ok_or_else(|| unsupported(&given, &shown, &bytes))?;
-        let damaged = |error: String| {
+        let damaged = |error: DocumentError| {
             given.failure(
                 "document_error",
                 format_args!("`{shown}` is not read as {}: {error}", format.name()),
@@ -154,13 +157,34 @@ fn unsupported(given: &CheckedArguments<'_>, shown: &str, bytes: &[u8]) -> Failu
     )
 }
 
-fn plain(bytes: &[u8]) -> Result<&str, String> {
-    let text = std::str::from_utf8(bytes)
-        .map_err(|error| format!("it is not UTF-8 (byte {}); convert it, or read it with `file.read` and `encoding: latin-1`", error.valid_up_to()))?;
+/// The reason why a document cannot be read.
+#[derive(Debug, thiserror::Error)]
+enum DocumentError {
+    #[error(
+        "it is not UTF-8 (byte {0}); convert it, or read it with `file.read` and `encoding: latin-1`"
+    )]
+    NotUtf8(usize),
+    /// The message of the reader.
+    #[error("{0}")]
+    Unreadable(String),
+    #[error("it is damaged, or uses what its reader does not know")]
+    ReaderPanicked,
+    #[error("its reader gave up on it")]
+    ReaderGone,
+    #[error("it was not read within {0:?}")]
+    TimedOut(Duration),
+    #[error(transparent)]
+    NoThread(#[from] io::Error),
+}
+
+fn plain(bytes: &[u8]) -> Result<&str, DocumentError> {
+    let text =
+        std::str::from_utf8(bytes).map_err(|error| DocumentError::NotUtf8(error.valid_up_to()))?;
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
 
 /// Returns the text of each page of a PDF.
-fn pdf(bytes: &[u8]) -> Result<Vec<String>, String> {
-    pdf_extract::extract_text_from_mem_by_pages(bytes).map_err(|error| error.to_string())
+fn pdf(bytes: &[u8]) -> Result<Vec<String>, DocumentError> {
+    pdf_extract::extract_text_from_mem_by_pages(bytes)
+        .map_err(|error| DocumentError::Unreadable(error.to_string()))
 }

@@ -252,7 +252,10 @@ impl Requester<'_> {
     fn status_message(&self, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> String {
         let action = self.given.action();
         let mut message = format!("{action}: {} answered {status}", self.from);
-        if let Some(after) = headers.get(RETRY_AFTER).and_then(|it| it.to_str().ok()) {
+        if let Some(after) = headers
+            .get(RETRY_AFTER)
+            .and_then(|value| value.to_str().ok())
+        {
             message.push_str(&format!(" (retry after {})", excerpt(after)));
         }
         let text = String::from_utf8_lossy(body);

@@ -127,7 +127,7 @@ impl Operation for Summarize {
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         let given = CheckedArguments::new(&SUMMARIZE, &arguments);
-        let most = given.count("max_tokens")?.unwrap_or(1_000);
+        let maximum = given.count("max_tokens")?.unwrap_or(1_000);
         let messages = conversation(&given)?;
         let text: Vec<String> = messages.iter().map(format_message).collect();
         let text = text.join("\n");
@@ -141,11 +141,11 @@ impl Operation for Summarize {
                 "cost": answer["cost"],
             })
         };
-        if estimate_tokens(&text) <= most {
+        if estimate_tokens(&text) <= maximum {
             return Ok(result(&text, json!({ "usage": null, "cost": 0.0 })));
         }
         let system = format!(
-            "Summarize the conversation in at most {most} tokens. Keep facts, decisions, open questions, \
+            "Summarize the conversation in at most {maximum} tokens. Keep facts, decisions, open questions, \
              and what is needed to continue it."
         );
         let mut question = Arguments::from_iter([

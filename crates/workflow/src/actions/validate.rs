@@ -48,8 +48,10 @@ impl Operation for Extraction {
                 "is required where the arguments or the name of the action come from a template or a model",
             )
         })?;
-        let schema =
-            Schema::from_value(schema).map_err(|problem| given.wrong("schema", problem))?;
+        let schema = Schema::from_value(schema).map_err(|problem| {
+            let message = problem.message;
+            given.wrong("schema", format_args!("is no extraction schema: {message}"))
+        })?;
         let mut errors = Vec::new();
         for item in items(&given, "entities")? {
             check_entity(&schema, &item, &mut errors)?;
@@ -101,7 +103,10 @@ fn items<'g>(given: &'g CheckedArguments<'_>, list: &str) -> Result<Vec<Item<'g>
     let values: Vec<Value> = match value {
         Value::Array(items) => items.clone(),
         Value::Object(fields) => fields.keys().map(|key| key.as_str().into()).collect(),
-        Value::String(text) => text.chars().map(|it| it.to_string().into()).collect(),
+        Value::String(text) => text
+            .chars()
+            .map(|character| character.to_string().into())
+            .collect(),
         other => return Err(unreadable(given, list, other, "a list")),
     };
     let items = values.into_iter().enumerate();

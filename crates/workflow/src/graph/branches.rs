@@ -108,8 +108,8 @@ impl Runner<'_> {
                 }
             });
         }
-        let most = fan_out.concurrency.or(self.agent.settings.max_workers);
-        Ok(results_of(runs, most).await)
+        let concurrency = fan_out.concurrency.or(self.agent.settings.max_workers);
+        Ok(results_of(runs, concurrency).await)
     }
 
     async fn items(
@@ -172,13 +172,13 @@ fn cancelled(branch: &str, index: usize) -> Value {
     })
 }
 
-/// Runs the branches, at most `most` of them at a time. Returns their results in order.
+/// Runs the branches, at most `concurrency` of them at a time. Returns their results in order.
 async fn results_of(
     branches: Vec<impl Future<Output = (usize, Value)>>,
-    most: Option<usize>,
+    concurrency: Option<usize>,
 ) -> Value {
-    let most = most.unwrap_or(DEFAULT_CONCURRENCY);
-    let ended = stream::iter(branches).buffer_unordered(most);
+    let concurrency = concurrency.unwrap_or(DEFAULT_CONCURRENCY);
+    let ended = stream::iter(branches).buffer_unordered(concurrency);
     let mut results: Vec<(usize, Value)> = ended.collect().await;
     results.sort_by_key(|(index, _)| *index);
     results.into_iter().map(|(_, result)| result).collect()

@@ -273,24 +273,24 @@ impl<'r> Planner<'r> {
     async fn repeat(
         &mut self,
         condition: &Condition,
-        most: u32,
+        maximum: u32,
         body: &'r [Node],
         path: &str,
         state: &mut State,
     ) -> Result<(), PlanEnd> {
-        for iteration in 0..=most {
+        for iteration in 0..=maximum {
             let scope = Scope::new(&self.context, state);
             let holds = self.condition_holds(Some(condition), &scope, path, state);
             if !holds.await? {
                 return Ok(());
             }
-            for step in body.iter().filter(|_| iteration < most) {
+            for step in body.iter().filter(|_| iteration < maximum) {
                 let path = format!("{path}/{}", step.name);
                 Box::pin(self.node(step, &path, state)).await?;
             }
         }
         Err(PlanEnd(format!(
-            "the condition of `{path}` still holds after {most} iterations"
+            "the condition of `{path}` still holds after {maximum} iterations"
         )))
     }
 

@@ -57,10 +57,10 @@ impl Runner<'_> {
     fn node_limit_message(&self, runs: &[usize]) -> String {
         /// The maximum number of nodes named in the message.
         const NAMED: usize = 3;
-        let mut most: Vec<(usize, usize)> = runs.iter().copied().enumerate().collect();
-        most.retain(|(_, times)| *times > 1);
-        most.sort_by_key(|(index, times)| (Reverse(*times), *index));
-        let mut named: Vec<String> = most
+        let mut repeated: Vec<(usize, usize)> = runs.iter().copied().enumerate().collect();
+        repeated.retain(|(_, times)| *times > 1);
+        repeated.sort_by_key(|(index, times)| (Reverse(*times), *index));
+        let mut named: Vec<String> = repeated
             .iter()
             .take(NAMED)
             .map(|(index, times)| {
@@ -68,8 +68,8 @@ impl Runner<'_> {
                 format!("`{name}` {} times", grouped(*times as u64))
             })
             .collect();
-        if most.len() > NAMED {
-            named.push(format!("{} more nodes", most.len() - NAMED));
+        if repeated.len() > NAMED {
+            named.push(format!("{} more nodes", repeated.len() - NAMED));
         }
         format!(
             "stopped after {} nodes: {} ran in a cycle; see that a condition (`goto`, `edges`) leads \

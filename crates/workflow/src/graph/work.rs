@@ -194,14 +194,14 @@ impl Runner<'_> {
     async fn repeat(
         &self,
         condition: &Condition,
-        most: u32,
+        maximum: u32,
         body: &[Node],
         node: &Node,
         path: &str,
         state: &mut State,
     ) -> Result<Arc<Value>, RunFailure> {
         let mut last = Arc::default();
-        for iteration in 0..=most {
+        for iteration in 0..=maximum {
             // The scope shares the state and must be dropped before the body changes it; otherwise the
             // change would copy the state.
             let holds = {
@@ -211,12 +211,12 @@ impl Runner<'_> {
             if !holds.map_err(|failure| RunFailure::from_template(path, failure))? {
                 return Ok(last);
             }
-            if iteration < most {
+            if iteration < maximum {
                 last = self.steps(body, path, state).await?;
             }
         }
         let message = format!(
-            "the condition still holds after {most} iterations: \
+            "the condition still holds after {maximum} iterations: \
              raise `max_iterations`, or see that the body makes it false"
         );
         Err(RunFailure::new(path, "loop_limit", message).at(&node.place))

@@ -115,8 +115,10 @@ pub(super) fn mentioned(suite: &[Stmt]) -> bool {
 
 /// True if a field of the state holds results.
 pub(super) fn has_results(state: &Map<String, Value>) -> bool {
-    let is_result = |it: &Value| {
-        it.get("branch").is_some() && it.get("success").is_some() && it["state"].is_object()
+    let is_result = |result: &Value| {
+        result.get("branch").is_some()
+            && result.get("success").is_some()
+            && result["state"].is_object()
     };
     state
         .values()

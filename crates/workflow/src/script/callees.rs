@@ -54,9 +54,9 @@ pub(super) enum Guarded {
 pub(super) struct Callee {
     pub(super) name: &'static str,
     /// The minimum number of positional arguments.
-    pub(super) least: usize,
+    pub(super) minimum: usize,
     /// The maximum number of positional arguments.
-    pub(super) most: usize,
+    pub(super) maximum: usize,
     /// The keyword arguments; `*` stands for any.
     pub(super) keywords: &'static [&'static str],
     /// The kinds of values that the positional arguments may be.
@@ -70,11 +70,11 @@ pub(super) struct Callee {
 pub(super) const ANY: usize = usize::MAX;
 
 impl Callee {
-    const fn new(name: &'static str, least: usize, most: usize) -> Self {
+    const fn new(name: &'static str, minimum: usize, maximum: usize) -> Self {
         Self {
             name,
-            least,
-            most,
+            minimum,
+            maximum,
             keywords: &[],
             takes: Kinds::NONE,
             gives: Kinds::NONE,

@@ -4,6 +4,7 @@ use cachalot_core::text::truncate;
 use monty_types::MontyObject;
 use serde_json::{Map, Value};
 
+use super::ScriptFailure;
 use super::wire::MAX_DEPTH;
 
 /// A value that JSON cannot represent, and its location.
@@ -28,11 +29,16 @@ impl Unrepresentable {
         self
     }
 
-    /// Returns the error message; `root` is the expression for the root value in the block.
-    pub(super) fn message(&self, root: &str) -> String {
+    /// Returns the failure of the block; `root` is the expression for the root value in the block.
+    pub(super) fn failure(&self, root: &str) -> ScriptFailure {
         let path: String = self.steps.iter().rev().map(String::as_str).collect();
-        format!("{root}{path} is {}", self.what)
+        script_error(format!("{root}{path} is {}", self.what))
     }
+}
+
+/// Returns a failure of a block that ended with an invalid result.
+pub(super) fn script_error(message: impl Into<String>) -> ScriptFailure {
+    ScriptFailure::new("script_error", message, None)
 }
 
 /// Converts a JSON value to an interpreter's value.
@@ -171,8 +177,8 @@ fn shortened(text: &str) -> String {
 /// Converts the state after a block to JSON.
 ///
 /// # Errors
-/// The message about the first field whose name or value JSON cannot represent.
-pub(super) fn state(object: MontyObject) -> Result<Map<String, Value>, String> {
+/// The first field whose name or value JSON cannot represent.
+pub(super) fn state(object: MontyObject) -> Result<Map<String, Value>, ScriptFailure> {
     let fields = match object {
         MontyObject::Dict(pairs) => pairs
             .into_iter()
@@ -180,7 +186,7 @@ pub(super) fn state(object: MontyObject) -> Result<Map<String, Value>, String> {
             .collect::<Result<Vec<_>, _>>(),
         other => Err(unrepresentable(&other)),
     };
-    let fields = fields.map_err(|unrepresentable| unrepresentable.message("state"))?;
+    let fields = fields.map_err(|unrepresentable| unrepresentable.failure("state"))?;
     let root = |key: &str| format!("state[{}]", monty_types::StringRepr(key));
     let hint = "the state keeps what a block puts into it";
     converted(fields.into_iter(), root, hint)
@@ -189,10 +195,10 @@ pub(super) fn state(object: MontyObject) -> Result<Map<String, Value>, String> {
 /// Converts the names that a block without `return` assigned to one JSON object; functions are left out.
 ///
 /// # Errors
-/// The message about the first name whose value JSON cannot represent.
-pub(super) fn names(object: MontyObject) -> Result<Value, String> {
+/// The first name whose value JSON cannot represent.
+pub(super) fn names(object: MontyObject) -> Result<Value, ScriptFailure> {
     let MontyObject::Dict(pairs) = object else {
-        return Err("the block's names are not a dict".to_owned());
+        return Err(script_error("the block's names are not a dict"));
     };
     let fields = pairs.into_iter().filter_map(|(name, value)| match name {
         MontyObject::String(name) if !is_function(&value) => Some((name, value)),
@@ -209,10 +215,11 @@ fn converted(
     fields: impl Iterator<Item = (String, MontyObject)>,
     root: impl Fn(&str) -> String,
     hint: &str,
-) -> Result<Map<String, Value>, String> {
+) -> Result<Map<String, Value>, ScriptFailure> {
     let field = |(key, value): (String, MontyObject)| {
         let value = plain(value, MAX_DEPTH - 1).map_err(|unrepresentable| {
-            format!("{}; {hint}", unrepresentable.message(&root(&key)))
+            let failure = unrepresentable.failure(&root(&key));
+            script_error(format!("{failure}; {hint}"))
         })?;
         Ok((key, value))
     };

@@ -47,12 +47,7 @@ pub(super) fn run(
                 printed,
                 changes,
             }),
-            Err(message) => Err(ScriptFailure {
-                kind: "script_error",
-                message,
-                line: None,
-                printed,
-            }),
+            Err(failure) => Err(ScriptFailure { printed, ..failure }),
         },
         Err(raised) => {
             let failure =
@@ -109,7 +104,7 @@ fn outcome(
     value: MontyObject,
     program: &Program,
     before: &[(String, Digest)],
-) -> Result<(Value, Changes), String> {
+) -> Result<(Value, Changes), ScriptFailure> {
     if !program.changes {
         return Ok((returned(value, program.names)?, Changes::default()));
     }
@@ -118,7 +113,7 @@ fn outcome(
         _ => Vec::new(),
     };
     let Ok([value, state]) = <[MontyObject; 2]>::try_from(parts) else {
-        return Err("the block's state is not there".to_owned());
+        return Err(convert::script_error("the block's state is not there"));
     };
     let returned = returned(value, program.names)?;
     Ok((returned, changes(convert::state(state)?, before)))
@@ -157,12 +152,12 @@ fn changes(after: Map<String, Value>, before: &[(String, Digest)]) -> Changes {
     Changes { set, removed }
 }
 
-fn returned(value: MontyObject, names: bool) -> Result<Value, String> {
+fn returned(value: MontyObject, names: bool) -> Result<Value, ScriptFailure> {
     if names {
         convert::names(value)
     } else {
         convert::from_python(value)
-            .map_err(|unrepresentable| unrepresentable.message("the returned value"))
+            .map_err(|unrepresentable| unrepresentable.failure("the returned value"))
     }
 }
 

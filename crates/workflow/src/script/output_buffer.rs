@@ -3,17 +3,17 @@
 /// Output of a block, up to a limit.
 pub(super) struct OutputBuffer {
     text: String,
-    most: usize,
+    maximum: usize,
     /// The number of bytes beyond the limit.
     dropped: usize,
 }
 
 impl OutputBuffer {
-    /// Creates a buffer that keeps at most `most` bytes.
-    pub(super) fn new(most: usize) -> Self {
+    /// Creates a buffer that keeps at most `maximum` bytes.
+    pub(super) fn new(maximum: usize) -> Self {
         Self {
             text: String::new(),
-            most,
+            maximum,
             dropped: 0,
         }
     }
@@ -22,7 +22,7 @@ impl OutputBuffer {
         let room = if self.dropped > 0 {
             0
         } else {
-            self.most.saturating_sub(self.text.len())
+            self.maximum.saturating_sub(self.text.len())
         };
         let kept = text.floor_char_boundary(room);
         self.text.push_str(&text[..kept]);

@@ -41,8 +41,8 @@ const BLOCKS_PER_WORKER: u32 = 1_000;
 /// A pool belongs to the tokio runtime on which it is used first.
 #[derive(Debug)]
 pub struct WorkerPool {
-    /// The start of a worker, or the message that the interpreter was not found.
-    launch: Result<Launch, String>,
+    /// The start of a worker, or the failure of every block because the interpreter was not found.
+    launch: Result<Launch, ScriptFailure>,
     interpreter: Interpreter,
     idle: Mutex<Vec<Worker>>,
     permits: Semaphore,
@@ -146,7 +146,7 @@ impl WorkerPool {
     }
 
     fn new(
-        launch: Result<Launch, String>,
+        launch: Result<Launch, ScriptFailure>,
         interpreter: Interpreter,
         workers: usize,
         time_limit: Duration,
@@ -262,8 +262,9 @@ impl WorkerPool {
         variables: &Map<String, Value>,
         compile_only: bool,
     ) -> Result<ScriptResult, ScriptFailure> {
-        let launch = self.launch.as_ref().map_err(|message| {
-            ScriptFailure::new("script_worker", message.as_str(), Some(script.first_line))
+        let launch = self.launch.as_ref().map_err(|failure| ScriptFailure {
+            line: Some(script.first_line),
+            ..failure.clone()
         })?;
         for (name, map) in [("state", state), ("variables", variables)] {
             if !wire::is_within_max_depth(map) {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use cachalot_tools::WorkspaceSandbox;
 
+use super::ScriptFailure;
 use super::process::Launch;
 use super::wire::Greeting;
 use crate::passed_variables::is_passed;
@@ -67,10 +68,10 @@ impl Python3Options {
     /// Returns the start of a worker.
     ///
     /// # Errors
-    /// The message that the interpreter was not found.
-    pub(super) fn launch(self) -> Result<Launch, String> {
+    /// The interpreter was not found.
+    pub(super) fn launch(self) -> Result<Launch, ScriptFailure> {
         let program = find_interpreter(&self.interpreter, &self.environment, &self.directory)
-            .ok_or_else(|| not_found_message(&self.interpreter))?;
+            .ok_or_else(|| not_found(&self.interpreter))?;
         let greeting = Greeting {
             memory_limit: self.memory_limit,
         };
@@ -118,11 +119,12 @@ fn find_interpreter(
         .find(|path| path.is_file())
 }
 
-fn not_found_message(interpreter: &OsStr) -> String {
-    format!(
+fn not_found(interpreter: &OsStr) -> ScriptFailure {
+    let message = format!(
         "the block needs the program `{}` (`language: python3`, `settings.python.runner`, \
          `--python`), which was not found on the PATH; install Python 3, or have the block run in \
          the embedded Python",
         interpreter.display()
-    )
+    );
+    ScriptFailure::new("script_worker", message, None)
 }

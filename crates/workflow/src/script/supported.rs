@@ -86,17 +86,17 @@ impl<'a> Check<'a> {
     fn statement(&mut self, statement: &'a Stmt) -> Checked {
         match statement {
             Stmt::Expr(it) => self.value(&it.value),
-            Stmt::Return(it) => it.value.iter().try_for_each(|it| self.value(it)),
+            Stmt::Return(it) => it.value.iter().try_for_each(|value| self.value(value)),
             Stmt::Assign(it) => {
                 self.value(&it.value)?;
-                it.targets.iter().try_for_each(|it| self.target(it))
+                it.targets.iter().try_for_each(|target| self.target(target))
             }
             Stmt::AugAssign(it) => self.augmented(it),
             Stmt::If(it) => {
                 self.value(&it.test)?;
                 self.body(&it.body)?;
                 it.elif_else_clauses.iter().try_for_each(|clause| {
-                    clause.test.iter().try_for_each(|it| self.value(it))?;
+                    clause.test.iter().try_for_each(|test| self.value(test))?;
                     self.body(&clause.body)
                 })
             }
@@ -114,7 +114,7 @@ impl<'a> Check<'a> {
             Stmt::FunctionDef(it) => self.function(it),
             Stmt::Assert(it) => {
                 self.value(&it.test)?;
-                it.msg.iter().try_for_each(|it| self.message(it))
+                it.msg.iter().try_for_each(|message| self.message(message))
             }
             Stmt::Raise(it) => self.raise(it),
             Stmt::Import(it) => self.import(it),
@@ -164,7 +164,9 @@ impl<'a> Check<'a> {
                 return refuse(name, "an annotation", None);
             }
             self.binds(name, name.as_str())?;
-            parameter.default().map_or(Ok(()), |it| self.value(it))?;
+            parameter
+                .default()
+                .map_or(Ok(()), |default| self.value(default))?;
         }
         Ok(())
     }
@@ -180,7 +182,7 @@ impl<'a> Check<'a> {
                     && call.arguments.keywords.is_empty() =>
             {
                 let mut arguments = call.arguments.args.iter();
-                arguments.try_for_each(|it| self.message(it))
+                arguments.try_for_each(|argument| self.message(argument))
             }
             _ => refuse(it, "this `raise`", Some("`raise ValueError(text)` fails")),
         }
@@ -234,8 +236,8 @@ impl<'a> Check<'a> {
     fn names(&self, target: &'a Expr) -> Checked {
         match target {
             Expr::Name(it) => self.binds(it, it.id.as_str()),
-            Expr::Tuple(it) => it.elts.iter().try_for_each(|it| self.names(it)),
-            Expr::List(it) => it.elts.iter().try_for_each(|it| self.names(it)),
+            Expr::Tuple(it) => it.elts.iter().try_for_each(|element| self.names(element)),
+            Expr::List(it) => it.elts.iter().try_for_each(|element| self.names(element)),
             Expr::Starred(it) => self.names(&it.value),
             other => refuse(
                 other,
@@ -282,7 +284,7 @@ impl<'a> Check<'a> {
     }
 
     fn values(&mut self, these: &'a [Expr]) -> Checked {
-        these.iter().try_for_each(|it| match it {
+        these.iter().try_for_each(|item| match item {
             Expr::Starred(it) => self.expression(&it.value, Kinds::VIEW),
             it => self.value(it),
         })
@@ -315,7 +317,7 @@ impl<'a> Check<'a> {
                 item.key.iter().try_for_each(|key| self.key(key))?;
                 self.value(&item.value)
             }),
-            Expr::BoolOp(it) => it.values.iter().try_for_each(|it| self.value(it)),
+            Expr::BoolOp(it) => it.values.iter().try_for_each(|value| self.value(value)),
             Expr::UnaryOp(it) if matches!(it.op, UnaryOp::Not | UnaryOp::USub) => {
                 self.value(&it.operand)
             }
@@ -329,7 +331,7 @@ impl<'a> Check<'a> {
             Expr::Lambda(it) => {
                 it.parameters
                     .iter()
-                    .try_for_each(|it| self.parameters(it))?;
+                    .try_for_each(|parameters| self.parameters(parameters))?;
                 self.value(&it.body)
             }
             Expr::Subscript(it) => {
@@ -338,7 +340,7 @@ impl<'a> Check<'a> {
                     Expr::Slice(it) => [&it.lower, &it.upper, &it.step]
                         .into_iter()
                         .flatten()
-                        .try_for_each(|it| self.value(it)),
+                        .try_for_each(|value| self.value(value)),
                     index => self.value(index),
                 }
             }
@@ -509,7 +511,7 @@ impl<'a> Check<'a> {
 
     fn comprehension(&mut self, parts: &[&'a Expr], generators: &'a [Comprehension]) -> Checked {
         self.scope(parts.iter().copied(), generators)?;
-        parts.iter().try_for_each(|it| self.value(it))
+        parts.iter().try_for_each(|part| self.value(part))
     }
 
     /// Checks the loops of a comprehension.
@@ -519,8 +521,8 @@ impl<'a> Check<'a> {
         generators: &'a [Comprehension],
     ) -> Checked {
         // A comprehension reads a copy of these values, so nothing may change them meanwhile.
-        let conditions = generators.iter().flat_map(|it| &it.ifs);
-        let inner = generators.iter().skip(1).map(|it| &it.iter);
+        let conditions = generators.iter().flat_map(|generator| &generator.ifs);
+        let inner = generators.iter().skip(1).map(|generator| &generator.iter);
         let pure = parts.chain(conditions).chain(inner).all(is_pure);
         let takes = if pure {
             Kinds::VIEW.and(Kinds::PAIRED)
@@ -533,7 +535,10 @@ impl<'a> Check<'a> {
             }
             self.names(&generator.target)?;
             self.expression(&generator.iter, takes)?;
-            generator.ifs.iter().try_for_each(|it| self.value(it))?;
+            generator
+                .ifs
+                .iter()
+                .try_for_each(|condition| self.value(condition))?;
         }
         Ok(())
     }
@@ -581,24 +586,24 @@ impl<'a> Check<'a> {
     fn arguments(&mut self, call: &'a ExprCall) -> Checked {
         self.values(&call.arguments.args)?;
         let mut keywords = call.arguments.keywords.iter();
-        keywords.try_for_each(|it| self.value(&it.value))
+        keywords.try_for_each(|keyword| self.value(&keyword.value))
     }
 
     /// Checks the call of a function or method that is on the list.
     fn listed(&mut self, call: &'a ExprCall, callee: &'static Callee, takes: Kinds) -> Checked {
         let (name, arguments) = (callee.name, &call.arguments);
         let count = arguments.args.len();
-        let spread = arguments.args.iter().any(Expr::is_starred_expr) && callee.most != ANY;
-        let known = |it: &Keyword| {
-            let name = it.arg.as_ref().map(|name| name.as_str());
+        let spread = arguments.args.iter().any(Expr::is_starred_expr) && callee.maximum != ANY;
+        let known = |keyword: &Keyword| {
+            let name = keyword.arg.as_ref().map(|name| name.as_str());
             // CPython takes integers only, the interpreter everything.
-            let is_known = name != Some("reverse") || it.value.is_boolean_literal_expr();
+            let is_known = name != Some("reverse") || keyword.value.is_boolean_literal_expr();
             is_known
                 && name.is_some_and(|name| {
                     callee.keywords.contains(&name) || callee.keywords.contains(&"*")
                 })
         };
-        if spread || !(callee.least..=callee.most).contains(&count) {
+        if spread || !(callee.minimum..=callee.maximum).contains(&count) {
             return refuse(call, format!("these arguments of `{name}`"), None);
         }
         if !arguments.keywords.iter().all(known) {
@@ -654,12 +659,11 @@ impl<'a> Check<'a> {
             }
         }
         let mut keywords = arguments.keywords.iter();
-        keywords.try_for_each(|it| self.value(&it.value))
+        keywords.try_for_each(|keyword| self.value(&keyword.value))
     }
 
     fn isinstance(&mut self, call: &'a ExprCall) -> Checked {
-        let is_type =
-            |it: &Expr| matches!(it, Expr::Name(it) if callees::TYPES.contains(&it.id.as_str()));
+        let is_type = |expression: &Expr| matches!(expression, Expr::Name(it) if callees::TYPES.contains(&it.id.as_str()));
         let known = match &*call.arguments.args {
             [_, Expr::Tuple(types)] => types.elts.iter().all(is_type),
             [_, kind] => is_type(kind),
@@ -710,9 +714,13 @@ fn is_format(spec: &str) -> bool {
         ['<' | '>' | '^' | '=', ..] => 1,
         _ => 0,
     };
-    let mut skip = |these: &str, most: usize| {
+    let mut skip = |these: &str, maximum: usize| {
         let from = at;
-        while at - from < most && chars.get(at).is_some_and(|it| these.contains(*it)) {
+        while at - from < maximum
+            && chars
+                .get(at)
+                .is_some_and(|character| these.contains(*character))
+        {
             at += 1;
         }
         at > from
@@ -739,7 +747,9 @@ fn is_pure(expression: &Expr) -> bool {
                     Expr::Name(name) => {
                         let mut keywords = call.arguments.keywords.iter();
                         let calls = ["filter", "map"].contains(&name.id.as_str())
-                            || keywords.any(|it| it.arg.as_ref().is_some_and(|it| it == "key"));
+                            || keywords.any(|keyword| {
+                                keyword.arg.as_ref().is_some_and(|name| name == "key")
+                            });
                         calls || !callees::is_builtin(&name.id)
                     }
                     Expr::Attribute(it) => changes::METHODS.contains(&it.attr.as_str()),

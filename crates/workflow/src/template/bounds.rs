@@ -188,7 +188,7 @@ impl Places {
             rest = after;
             places.count += 1;
             places.name_arguments |= !name.is_empty();
-            let digits = numbers.split(|sign: char| !sign.is_ascii_digit());
+            let digits = numbers.split(|character: char| !character.is_ascii_digit());
             for digits in digits.filter(|digits| !digits.is_empty()) {
                 let width = digits.parse().unwrap_or(usize::MAX);
                 check_count(width)?;
@@ -201,8 +201,9 @@ impl Places {
 
 /// Returns the length of the flags, the width and the precision with which a text begins.
 fn spec_length(text: &str) -> usize {
-    let is_part = |sign: char| sign.is_ascii_digit() || "+- #,_.".contains(sign);
-    text.find(|sign: char| !is_part(sign)).unwrap_or(text.len())
+    let is_part = |character: char| character.is_ascii_digit() || "+- #,_.".contains(character);
+    text.find(|character: char| !is_part(character))
+        .unwrap_or(text.len())
 }
 
 /// Splits the text after `%` into the name of the argument and the rest.
@@ -217,21 +218,22 @@ fn printf_place(text: &str) -> (&str, &str) {
 /// the alignment.
 fn braced_place(text: &str) -> (&str, &str) {
     let mut is_in_key = false;
-    let end = text.find(|sign: char| {
-        match sign {
+    let end = text.find(|character: char| {
+        match character {
             '[' => is_in_key = true,
             ']' => is_in_key = false,
             _ => {}
         }
-        !is_in_key && matches!(sign, ':' | '}')
+        !is_in_key && matches!(character, ':' | '}')
     });
     let (name, rest) = text.split_at(end.unwrap_or(text.len()));
     let Some(spec) = rest.strip_prefix(':') else {
         return (name, rest);
     };
-    let mut signs = spec.chars();
-    let (first, second) = (signs.next(), signs.next());
-    let is_alignment = |sign: Option<char>| sign.is_some_and(|sign| "<>^".contains(sign));
+    let mut characters = spec.chars();
+    let (first, second) = (characters.next(), characters.next());
+    let is_alignment =
+        |character: Option<char>| character.is_some_and(|character| "<>^".contains(character));
     let fill = first
         .filter(|_| is_alignment(second))
         .map_or(0, char::len_utf8);

@@ -116,7 +116,7 @@ impl Rebuild {
             }
             Expr::BinOp(it) => self.binary(it, span),
             Expr::Compare(it) => {
-                let pairs = it.ops.iter().map(|it| (it.op, &it.expr));
+                let pairs = it.ops.iter().map(|operand| (operand.op, &operand.expr));
                 self.comparison(&it.expr, pairs, span)
             }
             Expr::IfExpr(it) => node!(Expr::IfExpr at span, {

@@ -11,6 +11,7 @@ use minijinja::Value;
 use minijinja::value::{Enumerator, Object, ObjectRepr, Serde, ValueKind};
 use serde_json::{Map, Number, Value as Json};
 
+use super::error::invalid;
 use super::step::Step;
 use super::{bounds, printing};
 
@@ -162,51 +163,74 @@ pub(crate) fn printed(json: &Json) -> String {
     printing::text(&copied(json))
 }
 
+/// The reason why JSON cannot hold a value of the engine.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct NotJson(String);
+
+impl NotJson {
+    fn new(reason: &str) -> Self {
+        Self(reason.to_owned())
+    }
+}
+
+impl From<NotJson> for minijinja::Error {
+    fn from(error: NotJson) -> Self {
+        invalid(error.0)
+    }
+}
+
 /// Converts a value of the engine to JSON. Undefined values become null, also inside lists and mappings.
 ///
 /// # Errors
 /// Returned for a value that JSON cannot hold: bytes, integers beyond 64 bits, NaN and infinities, functions,
 /// keys that are mappings or lists, two keys with the same text, nesting deeper than 128, more than 64 MiB.
-pub(super) fn to_json(value: &Value) -> Result<Json, String> {
-    bounds::check(value).map_err(|error| error.detail().unwrap_or_default().to_owned())?;
+pub(super) fn to_json(value: &Value) -> Result<Json, NotJson> {
+    bounds::check(value).map_err(|error| NotJson::new(error.detail().unwrap_or_default()))?;
     settle(value, MAX_DEPTH)
 }
 
-fn settle(value: &Value, depth: usize) -> Result<Json, String> {
+fn settle(value: &Value, depth: usize) -> Result<Json, NotJson> {
     if depth == 0 {
-        return Err(format!("the result is nested more than {MAX_DEPTH} deep"));
+        return Err(NotJson(format!(
+            "the result is nested more than {MAX_DEPTH} deep"
+        )));
     }
     match value.kind() {
         ValueKind::Undefined | ValueKind::None => Ok(Json::Null),
         ValueKind::Bool => Ok(Json::Bool(value.is_true())),
         ValueKind::Number => number_out(value).map(Json::Number),
         ValueKind::String => Ok(Json::String(value.as_str().unwrap_or_default().to_owned())),
-        ValueKind::Bytes => Err("the result is bytes: turn them into text first".to_owned()),
+        ValueKind::Bytes => Err(NotJson::new(
+            "the result is bytes: turn them into text first",
+        )),
         ValueKind::Seq | ValueKind::Iterable => items(value)?
             .map(|item| settle(&item, depth - 1))
             .collect::<Result<_, _>>()
             .map(Json::Array),
         ValueKind::Map => settle_fields(value, depth),
         // An invalid value contains the error that produced it.
-        ValueKind::Invalid => Err(value.to_string()),
-        _ => Err(format!(
+        ValueKind::Invalid => Err(NotJson(value.to_string())),
+        _ => Err(NotJson(format!(
             "the result is a {}, which is no value",
             value.kind()
-        )),
+        ))),
     }
 }
 
-fn items(value: &Value) -> Result<impl Iterator<Item = Value>, String> {
-    value.try_iter().map_err(|error| error.to_string())
+fn items(value: &Value) -> Result<impl Iterator<Item = Value>, NotJson> {
+    value.try_iter().map_err(|error| NotJson(error.to_string()))
 }
 
-fn settle_fields(value: &Value, depth: usize) -> Result<Json, String> {
+fn settle_fields(value: &Value, depth: usize) -> Result<Json, NotJson> {
     let mut fields = Map::new();
     for key in items(value)? {
-        let field = value.get_item(&key).map_err(|error| error.to_string())?;
+        let field = value
+            .get_item(&key)
+            .map_err(|error| NotJson(error.to_string()))?;
         let name = key_text(&key)?;
         if fields.contains_key(&name) {
-            return Err(format!("the result has two keys `{name}`"));
+            return Err(NotJson(format!("the result has two keys `{name}`")));
         }
         fields.insert(name, settle(&field, depth - 1)?);
     }
@@ -214,21 +238,23 @@ fn settle_fields(value: &Value, depth: usize) -> Result<Json, String> {
 }
 
 /// Returns a key as JSON writes it: text unchanged, other keys as their JSON text.
-fn key_text(key: &Value) -> Result<String, String> {
+fn key_text(key: &Value) -> Result<String, NotJson> {
     match key.kind() {
         ValueKind::String => Ok(key.as_str().unwrap_or_default().to_owned()),
         ValueKind::None => Ok("null".to_owned()),
         ValueKind::Bool => Ok(key.is_true().to_string()),
         ValueKind::Number => number_out(key).map(|number| number.to_string()),
-        kind => Err(format!("a key of the result is a {kind}: keys are text")),
+        kind => Err(NotJson(format!(
+            "a key of the result is a {kind}: keys are text"
+        ))),
     }
 }
 
-fn number_out(value: &Value) -> Result<Number, String> {
+fn number_out(value: &Value) -> Result<Number, NotJson> {
     if !value.is_integer() {
         let float = f64::try_from(value.clone()).unwrap_or(f64::NAN);
         return Number::from_f64(float)
-            .ok_or_else(|| format!("the result is {value}, which is no finite number"));
+            .ok_or_else(|| NotJson(format!("the result is {value}, which is no finite number")));
     }
     let integer = i128::try_from(value.clone()).ok();
     integer
@@ -239,6 +265,8 @@ fn number_out(value: &Value) -> Result<Number, String> {
                 .ok()
         })
         .ok_or_else(|| {
-            format!("the result is {value}, a whole number beyond 64 bits: make it text")
+            NotJson(format!(
+                "the result is {value}, a whole number beyond 64 bits: make it text"
+            ))
         })
 }

@@ -63,7 +63,7 @@ fn sha256(value: &Value) -> Result<String, Error> {
     if let (ValueKind::String | ValueKind::Bytes, Some(bytes)) = (value.kind(), value.as_bytes()) {
         return Ok(cachalot_core::Digest::sha256(bytes).to_hex());
     }
-    let json = convert::to_json(value).map_err(invalid)?;
+    let json = convert::to_json(value)?;
     Ok(cachalot_core::Canonical::value(&json).digest().to_hex())
 }
 
@@ -89,7 +89,9 @@ fn storage_hash(
             "storage_hash must be written out where it is used, not named by a value",
         ));
     };
-    hashes.hash(uri, algorithm).map_err(invalid)
+    hashes
+        .hash(uri, algorithm)
+        .map_err(|error| invalid(format!("storage_hash: {error}")))
 }
 
 /// Parses JSON text.
@@ -118,7 +120,7 @@ fn tojson(value: &Value, indent: Option<usize>, options: Kwargs) -> Result<Strin
     defined(value)?;
     let named: Option<usize> = options.get("indent")?;
     options.assert_all_used()?;
-    let json = convert::to_json(value).map_err(invalid)?;
+    let json = convert::to_json(value)?;
     let written = match indent.or(named) {
         None => serde_json::to_string(&json),
         Some(width) => exact_json::indented(&json, width.min(16)),

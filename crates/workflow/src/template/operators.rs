@@ -141,9 +141,11 @@ fn slice(
     let (start, stop) = (bound(start)?, bound(stop)?);
     let step = bound(step)?.unwrap_or(1);
     if let (ValueKind::String, Some(text)) = (value.kind(), value.as_str()) {
-        let signs: Vec<char> = text.chars().collect();
-        let part = positions(signs.len(), start, stop, step)?;
-        return Ok(Value::from(part.map(|at| signs[at]).collect::<String>()));
+        let characters: Vec<char> = text.chars().collect();
+        let part = positions(characters.len(), start, stop, step)?;
+        return Ok(Value::from(
+            part.map(|at| characters[at]).collect::<String>(),
+        ));
     }
     if !matches!(
         value.kind(),
@@ -187,20 +189,20 @@ fn positions(
     }
     let length = i64::try_from(length).unwrap_or(i64::MAX);
     // With a negative step, the position before the first one is -1.
-    let (least, most) = if step > 0 {
+    let (minimum, maximum) = if step > 0 {
         (0, length)
     } else {
         (-1, length - 1)
     };
     let place = |given: Option<i64>, default: i64| match given {
         None => default,
-        Some(at) if at < 0 => (at.saturating_add(length)).max(least),
-        Some(at) => at.min(most),
+        Some(at) if at < 0 => (at.saturating_add(length)).max(minimum),
+        Some(at) => at.min(maximum),
     };
     let (first, last) = if step > 0 {
-        (least, most)
+        (minimum, maximum)
     } else {
-        (most, least)
+        (maximum, minimum)
     };
     let (start, stop) = (place(start, first), place(stop, last));
     let is_before_stop = move |at: &i64| if step > 0 { *at < stop } else { *at > stop };

@@ -165,7 +165,7 @@ impl Templates {
             _ => return self.tree(node, TemplateUse::ARGUMENTS, problems),
         };
         let fields = entries.iter().map(|entry| {
-            let tree = match late.iter().find(|it| it.key() == entry.key) {
+            let tree = match late.iter().find(|argument| argument.key() == entry.key) {
                 Some(LateArgument::Inside(_, late)) => self.arguments(&entry.value, late, problems),
                 Some(LateArgument::Argument(_, names)) => self.late(&entry.value, names, problems),
                 None => self.tree(&entry.value, TemplateUse::ARGUMENTS, problems),

@@ -99,15 +99,15 @@ fn write_quoted(text: &str, out: &mut String) {
         '\''
     };
     out.push(quote);
-    for sign in text.chars() {
-        match sign {
+    for character in text.chars() {
+        match character {
             '\n' => out.push_str("\\n"),
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
             '\\' => out.push_str("\\\\"),
-            sign if sign == quote => out.extend(['\\', quote]),
-            sign if is_printable(sign) => out.push(sign),
-            sign => match u32::from(sign) {
+            character if character == quote => out.extend(['\\', quote]),
+            character if is_printable(character) => out.push(character),
+            character => match u32::from(character) {
                 code @ ..=0xff => out.push_str(&format!("\\x{code:02x}")),
                 code @ ..=0xffff => out.push_str(&format!("\\u{code:04x}")),
                 code => out.push_str(&format!("\\U{code:08x}")),
@@ -119,7 +119,7 @@ fn write_quoted(text: &str, out: &mut String) {
 
 /// True for characters that Python prints as they are. `Debug` escapes those that it does not print, and combining
 /// marks at the beginning of a text, which it prints.
-fn is_printable(sign: char) -> bool {
-    let after_letter = || String::from_iter(['a', sign]);
-    matches!(sign, ' '..='~') || after_letter().escape_debug().eq(after_letter().chars())
+fn is_printable(character: char) -> bool {
+    let after_letter = || String::from_iter(['a', character]);
+    matches!(character, ' '..='~') || after_letter().escape_debug().eq(after_letter().chars())
 }

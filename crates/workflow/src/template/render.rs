@@ -70,8 +70,8 @@ impl Templates {
         let mut values = Map::new();
         for read in &late.reads {
             let value = self.evaluate(&self.shared.lenient, read, scope)?;
-            let json = convert::to_json(&value).map_err(|message| TemplateFailure {
-                message,
+            let json = convert::to_json(&value).map_err(|error| TemplateFailure {
+                message: error.to_string(),
                 place: read.place.clone(),
             })?;
             values.insert(read.source.clone(), json);
@@ -135,8 +135,8 @@ impl Templates {
             return Ok(found.clone());
         }
         let value = self.evaluate(&self.shared.strict, template, scope)?;
-        let json = convert::to_json(&value).map_err(|message| TemplateFailure {
-            message,
+        let json = convert::to_json(&value).map_err(|error| TemplateFailure {
+            message: error.to_string(),
             place: template.place.clone(),
         })?;
         if template.derives_from_secrets {

@@ -227,17 +227,17 @@ pub(super) struct StorageHasher {
 
 impl StorageHasher {
     /// Returns the hash in hex. Blocks the thread.
-    pub(super) fn hash(&self, uri: &str, algorithm: Option<&str>) -> Result<String, String> {
+    pub(super) fn hash(
+        &self,
+        uri: &str,
+        algorithm: Option<&str>,
+    ) -> Result<String, cachalot_storage::Error> {
         let algorithm: Algorithm = match algorithm {
             None => Algorithm::Sha256,
-            Some(name) => name
-                .parse()
-                .map_err(|error: cachalot_storage::Error| format!("storage_hash: {error}"))?,
+            Some(name) => name.parse()?,
         };
-        let hashed = self.handle.block_on(self.storage.hash(uri, algorithm));
-        hashed
-            .map(|hashed| hashed.hash)
-            .map_err(|error| format!("storage_hash: {error}"))
+        let hashed = self.handle.block_on(self.storage.hash(uri, algorithm))?;
+        Ok(hashed.hash)
     }
 }
 

@@ -64,7 +64,7 @@ impl AgentHost for TestAgentHost {
         &self,
         team: &Arc<Team>,
         listener: Arc<dyn Listener>,
-    ) -> Result<Dependencies, String> {
+    ) -> Result<Dependencies, cachalot_agent::Error> {
         let begun = Arc::clone(&self.begun);
         Ok(Dependencies {
             models: self.models.with_configuration(team.configured.clone()),

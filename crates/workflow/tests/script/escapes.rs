@@ -105,7 +105,7 @@ fn worker_process_has_minimal_privileges() {
                     let limits = String::from_utf8(read("limits")?).ok()?;
                     let limited = limits
                         .lines()
-                        .any(|it| it.starts_with("Max file size") && it.contains(" 0 "));
+                        .any(|limit| limit.starts_with("Max file size") && limit.contains(" 0 "));
                     (line.contains("__script-worker") && limited).then_some((
                         id,
                         limits,
@@ -135,7 +135,7 @@ fn worker_process_has_minimal_privileges() {
             }
             let line = limits
                 .lines()
-                .find(|it| it.starts_with("Max address space"))
+                .find(|limit| limit.starts_with("Max address space"))
                 .unwrap();
             assert!(!line.contains("unlimited"), "{line}");
         };

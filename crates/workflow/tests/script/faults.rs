@@ -235,7 +235,7 @@ fn eight_blocks_run_concurrently() {
 
 /// Polls all futures at the same time.
 async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
-    let mut pending: Vec<_> = futures.map(|it| (Box::pin(it), None)).collect();
+    let mut pending: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
     std::future::poll_fn(|context| {
         for (future, output) in &mut pending {
             if output.is_none()
@@ -306,8 +306,8 @@ fn workers_are_reused() {
         let ids = || -> Vec<i32> {
             harness::children()
                 .iter()
-                .filter(|it| it.1.contains("reused"))
-                .map(|it| it.0)
+                .filter(|child| child.1.contains("reused"))
+                .map(|child| child.0)
                 .collect()
         };
         alone(&runner, "return 1").await.unwrap();

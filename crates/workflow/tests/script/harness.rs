@@ -26,7 +26,10 @@ pub(crate) use tests;
 /// A minimal harness for `cargo test <filter>`: words select, flags are ignored.
 pub(crate) fn run_all(groups: &[&[Test]]) -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&String> = arguments.iter().filter(|it| !it.starts_with('-')).collect();
+    let words: Vec<&String> = arguments
+        .iter()
+        .filter(|argument| !argument.starts_with('-'))
+        .collect();
     let chosen: Vec<Test> = groups
         .iter()
         .flat_map(|group| group.iter().copied())
@@ -35,7 +38,7 @@ pub(crate) fn run_all(groups: &[&[Test]]) -> ExitCode {
         })
         .collect();
     let mut out = std::io::stdout();
-    if arguments.iter().any(|it| it == "--list") {
+    if arguments.iter().any(|argument| argument == "--list") {
         for (name, _) in &chosen {
             writeln!(out, "{name}: test").unwrap();
         }

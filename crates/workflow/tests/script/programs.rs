@@ -54,11 +54,11 @@ struct Writer {
 }
 
 impl Writer {
-    fn below(&mut self, most: usize) -> usize {
+    fn below(&mut self, maximum: usize) -> usize {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
-        (self.random % most as u64) as usize
+        (self.random % maximum as u64) as usize
     }
 
     fn pick<T: Copy>(&mut self, these: &[T]) -> T {
@@ -512,7 +512,8 @@ fn random_programs_agree_with_cpython() {
         let ours = python();
         let (mut ended, mut refusals) = (0, 0);
         let mut wrong = Vec::new();
-        let programs = std::env::var("PROPTEST_CASES").map_or(PROGRAMS, |it| it.parse().unwrap());
+        let programs =
+            std::env::var("PROPTEST_CASES").map_or(PROGRAMS, |cases| cases.parse().unwrap());
         for number in 1..=programs {
             let source = program(number);
             if check(&source, 1).is_err() {

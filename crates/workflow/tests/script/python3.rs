@@ -253,7 +253,9 @@ fn endless_block_is_killed_with_its_processes() {
         assert!(started.elapsed() < Duration::from_secs(60));
         if cfg!(unix) {
             // What it started stops writing.
-            let size = || std::fs::metadata(folder.path().join("alive")).map_or(0, |it| it.len());
+            let size = || {
+                std::fs::metadata(folder.path().join("alive")).map_or(0, |metadata| metadata.len())
+            };
             tokio::time::sleep(Duration::from_millis(200)).await;
             let before = size();
             tokio::time::sleep(Duration::from_millis(300)).await;

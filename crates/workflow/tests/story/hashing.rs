@@ -1,7 +1,7 @@
 //! `storage.hash`, and the filters `sha256` and `storage_hash`.
 
 use cachalot_core::{Canonical, Digest, tree};
-use cachalot_workflow::template::{Scope, State, TemplateUse, Templates};
+use cachalot_workflow::template::{Scope, State, TemplateFailure, TemplateUse, Templates};
 use serde_json::{Map, Value, json};
 
 use crate::fixture::{Fixture, is_hit, text};
@@ -65,7 +65,7 @@ async fn hash_failures_are_errors() {
 }
 
 /// Renders one template as an argument of a node.
-async fn render(template: &str, state: Value, fixture: &Fixture) -> Result<Value, String> {
+async fn render(template: &str, state: Value, fixture: &Fixture) -> Result<Value, TemplateFailure> {
     let file = format!("value: {}\n", Value::from(template));
     let parsed = tree::parse("agent.yaml", &file).unwrap();
     let templates = Templates::new(&file, []);
@@ -81,10 +81,7 @@ async fn render(template: &str, state: Value, fixture: &Fixture) -> Result<Value
     };
     let context = fixture.runtime.template_context(&Map::new());
     let scope = Scope::new(&context, &State::new(state));
-    templates
-        .render(&prepared, &scope)
-        .await
-        .map_err(|failure| failure.to_string())
+    templates.render(&prepared, &scope).await
 }
 
 #[tokio::test]
@@ -163,7 +160,7 @@ async fn storage_hash_filter_makes_the_key_of_the_story() {
     .await;
     assert!(!is_hit(&fixture.wrap(with(&key.unwrap())).await));
     let absent = render("{{ 'absent' | storage_hash }}", json!({}), &fixture).await;
-    assert!(absent.unwrap_err().contains("absent"));
+    assert!(absent.unwrap_err().message.contains("absent"));
 }
 
 #[tokio::test]
@@ -176,7 +173,7 @@ async fn templates_cannot_leave_their_sandbox() {
     ] {
         match render(escape, json!({}), &fixture).await {
             Ok(value) => assert_eq!(value, Value::Null, "{escape}"),
-            Err(message) => assert!(message.contains("undefined"), "{message}"),
+            Err(failure) => assert!(failure.message.contains("undefined"), "{failure}"),
         }
     }
 }

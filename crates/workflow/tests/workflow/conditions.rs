@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cachalot_core::secret::DigestKey;
 use cachalot_core::{Secret, SecretSet, tree};
-use cachalot_workflow::template::{Scope, State, TemplateUse};
+use cachalot_workflow::template::{Scope, State, TemplateFailure, TemplateUse};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -142,7 +142,7 @@ fn conditions_are_evaluated_as_documented() {
     assert!(holds("stat.x == 1").unwrap_err().contains("[unknown-name]"));
 }
 
-fn with_secrets(text: &str) -> (Result<Value, String>, Arc<SecretSet>) {
+fn with_secrets(text: &str) -> (Result<Value, TemplateFailure>, Arc<SecretSet>) {
     let file = format!("value: {}\n", quoted(text));
     let tree = tree::parse("agent.yaml", &file).unwrap();
     let templates = templates(&file);
@@ -158,7 +158,7 @@ fn with_secrets(text: &str) -> (Result<Value, String>, Arc<SecretSet>) {
     )]);
     let context = context().with_secrets(secrets, Arc::clone(&secret_set));
     let rendered = run(templates.render(&prepared, &Scope::new(&context, &state())));
-    (rendered.map_err(|failure| failure.to_string()), secret_set)
+    (rendered, secret_set)
 }
 
 #[test]
@@ -187,6 +187,7 @@ fn values_derived_from_secrets_are_secrets() {
         with_secrets("x {{ secrets.OTHER }}")
             .0
             .unwrap_err()
+            .message
             .contains("`secrets.OTHER` is undefined")
     );
 }

@@ -548,7 +548,7 @@ async fn incomplete_results_are_not_stored() {
     assert_eq!(solution["_cache_stored"], false, "{solution}");
 }
 
-fn react(tools: &str, most: u32) -> String {
+fn react(tools: &str, maximum: u32) -> String {
     format!(
         "
   - name: research
@@ -556,7 +556,7 @@ fn react(tools: &str, most: u32) -> String {
     with:
       goal: 'Find {{{{ state.what }}}}.'
       tools: {tools}
-      max_steps: {most}
+      max_steps: {maximum}
     output: found
 "
     )
@@ -638,7 +638,7 @@ async fn react_calls_tools_until_an_answer() {
         "- research/memory.store[1]",
         "+ research/file.read[4]",
     ] {
-        assert!(events.iter().any(|it| it == event), "{events:?}");
+        assert!(events.iter().any(|other| other == event), "{events:?}");
     }
 }
 

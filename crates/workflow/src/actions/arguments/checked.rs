@@ -138,15 +138,15 @@ impl<'a> CheckedArguments<'a> {
         let Some(value) = self.non_null(name) else {
             return Ok(None);
         };
-        let (least, most) = match self.about.parameter(name).map(|it| it.kind) {
-            Some(ParameterKind::IntegerIn(least, most)) => (least, most),
+        let (minimum, maximum) = match self.about.parameter(name).map(|parameter| parameter.kind) {
+            Some(ParameterKind::IntegerIn(minimum, maximum)) => (minimum, maximum),
             _ => (1, u64::MAX),
         };
         match value.as_u64() {
-            Some(count) if (least..=most).contains(&count) => Ok(Some(count)),
+            Some(count) if (minimum..=maximum).contains(&count) => Ok(Some(count)),
             _ => Err(self.wrong(
                 name,
-                format_args!("is {value}: expected a whole number from {least} to {most}"),
+                format_args!("is {value}: expected a whole number from {minimum} to {maximum}"),
             )),
         }
     }

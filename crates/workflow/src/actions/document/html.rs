@@ -2,6 +2,8 @@
 
 use cachalot_tools::html;
 
+use super::DocumentError;
+
 /// Elements without readable text: scripts, styles, and content that is shown only when scripts are
 /// disabled.
 const NO_TEXT: [&str; 5] = ["script", "style", "noscript", "template", "head"];
@@ -10,6 +12,6 @@ const NO_TEXT: [&str; 5] = ["script", "style", "noscript", "template", "head"];
 ///
 /// # Errors
 /// If the page is nested too deeply.
-pub(super) fn markdown(page: &str) -> Result<String, String> {
-    html::to_markdown(page, &NO_TEXT).map_err(|error| error.to_string())
+pub(super) fn markdown(page: &str) -> Result<String, DocumentError> {
+    html::to_markdown(page, &NO_TEXT).map_err(|error| DocumentError::Unreadable(error.to_string()))
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::DocumentError;
+
 /// The name of the reader's thread; a panic hook may check it.
 const THREAD_NAME: &str = "document-text";
 
@@ -22,25 +24,21 @@ const TIMEOUT: Duration = Duration::from_secs(300);
 /// # Errors
 /// Errors of `work`, or that it panicked or exceeded the time limit.
 pub(super) async fn run_in_thread<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, String> + Send + 'static,
-) -> Result<T, String> {
+    work: impl FnOnce() -> Result<T, DocumentError> + Send + 'static,
+) -> Result<T, DocumentError> {
     let (tell, receiver) = oneshot::channel();
-    let guarded = move || {
-        catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
-            Err("it is damaged, or uses what its reader does not know".to_owned())
-        })
-    };
+    let guarded =
+        move || catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(DocumentError::ReaderPanicked));
     std::thread::Builder::new()
         .name(THREAD_NAME.to_owned())
         .stack_size(STACK_SIZE)
         .spawn(move || {
             // The receiver may be gone.
             let _ = tell.send(guarded());
-        })
-        .map_err(|error| error.to_string())?;
+        })?;
     match tokio::time::timeout(TIMEOUT, receiver).await {
         Ok(Ok(read)) => read,
-        Ok(Err(_)) => Err("its reader gave up on it".to_owned()),
-        Err(_) => Err(format!("it was not read within {TIMEOUT:?}")),
+        Ok(Err(_)) => Err(DocumentError::ReaderGone),
+        Err(_) => Err(DocumentError::TimedOut(TIMEOUT)),
     }
 }

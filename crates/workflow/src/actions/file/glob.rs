@@ -68,7 +68,10 @@ impl Action for Glob {
             .read(
                 "pattern",
                 "see the syntax of patterns under `file.glob`",
-                |text| compile(split(text).1).map(drop),
+                |text| match compile(split(text).1) {
+                    Ok(_) => Ok(()),
+                    Err(error) => Err(error.kind().to_string()),
+                },
             )
             .problems()
     }
@@ -113,7 +116,7 @@ fn plan_walk(given: &CheckedArguments<'_>, runtime: &Runtime) -> Result<Walk, Fa
     let matcher = compile(rest).map_err(|error| {
         given.wrong(
             "pattern",
-            format_args!("is `{}`: {error}", excerpt(pattern)),
+            format_args!("is `{}`: {}", excerpt(pattern), error.kind()),
         )
     })?;
     Ok(Walk {
@@ -128,13 +131,12 @@ fn plan_walk(given: &CheckedArguments<'_>, runtime: &Runtime) -> Result<Walk, Fa
     })
 }
 
-fn compile(pattern: &str) -> Result<GlobMatcher, String> {
+fn compile(pattern: &str) -> Result<GlobMatcher, globset::Error> {
     GlobBuilder::new(pattern)
         .literal_separator(true)
         .backslash_escape(true)
         .build()
         .map(|glob| glob.compile_matcher())
-        .map_err(|error| error.kind().to_string())
 }
 
 /// Splits a pattern into the directories before its first wildcard, and the rest. A pattern without a

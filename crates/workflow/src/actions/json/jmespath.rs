@@ -15,10 +15,13 @@ use jmespath::{Context, JmespathError, Variable, interpret};
 use serde_json::Value;
 
 /// Failure of a search.
+#[derive(Debug, thiserror::Error)]
 pub(super) enum QueryError {
     /// The text is not a valid expression.
+    #[error("{0}")]
     Expression(String),
     /// The expression cannot be evaluated on this data.
+    #[error("{0}")]
     Evaluation(String),
 }
 
@@ -26,10 +29,12 @@ pub(super) enum QueryError {
 ///
 /// # Errors
 /// Its syntax error.
-pub(super) fn check(expression: &str) -> Result<(), String> {
-    jmespath::parse(expression)
-        .map(drop)
-        .map_err(|error| describe_error(&error))
+pub(super) fn check(expression: &str) -> Result<(), QueryError> {
+    parse(expression).map(drop)
+}
+
+fn parse(expression: &str) -> Result<Ast, QueryError> {
+    jmespath::parse(expression).map_err(|error| QueryError::Expression(describe_error(&error)))
 }
 
 /// Evaluates an expression.
@@ -37,15 +42,14 @@ pub(super) fn check(expression: &str) -> Result<(), String> {
 /// # Errors
 /// Its syntax error or its evaluation error.
 pub(super) fn search(data: &Value, expression: &str) -> Result<Value, QueryError> {
-    let mut ast = jmespath::parse(expression)
-        .map_err(|error| QueryError::Expression(describe_error(&error)))?;
+    let mut ast = parse(expression)?;
     let runtime = functions::runtime();
     make_exact(&mut ast);
     let evaluate = |error: JmespathError| QueryError::Evaluation(describe_error(&error));
     let data = Rc::new(Variable::try_from(data).map_err(evaluate)?);
     let mut context = Context::new(expression, &runtime);
     let result = interpret(&data, &ast, &mut context).map_err(evaluate)?;
-    value(&result).map_err(QueryError::Evaluation)
+    value(&result)
 }
 
 /// Formats an error on one line; lines and columns count from 1.
@@ -58,7 +62,7 @@ fn describe_error(error: &JmespathError) -> String {
     )
 }
 
-fn value(variable: &Variable) -> Result<Value, String> {
+fn value(variable: &Variable) -> Result<Value, QueryError> {
     Ok(match variable {
         Variable::Null => Value::Null,
         Variable::Bool(flag) => Value::Bool(*flag),
@@ -72,10 +76,12 @@ fn value(variable: &Variable) -> Result<Value, String> {
             fields
                 .iter()
                 .map(|(name, field)| Ok((name.clone(), value(field)?)))
-                .collect::<Result<_, String>>()?,
+                .collect::<Result<_, QueryError>>()?,
         ),
         Variable::Expref(_) => {
-            return Err("the result is an expression (`&…`), which is no data".to_owned());
+            return Err(QueryError::Evaluation(
+                "the result is an expression (`&…`), which is no data".to_owned(),
+            ));
         }
     })
 }

@@ -1,10 +1,15 @@
 //! Validates answers against a JSON Schema; an answer that does not match is not a result.
 
-use jsonschema::Validator;
+use jsonschema::{ValidationError, Validator};
 use serde_json::Value;
 
 /// The maximum number of validation errors in a message.
 const MAX_SHOWN_ERRORS: usize = 3;
+
+/// The validation errors of an answer.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct SchemaMismatch(String);
 
 /// A compiled schema.
 pub(super) struct AnswerSchema(Validator);
@@ -14,16 +19,12 @@ impl AnswerSchema {
     ///
     /// # Errors
     /// The reason why it is not a JSON Schema.
-    pub(super) fn compile(schema: &Value) -> Result<Self, String> {
-        jsonschema::options()
-            .offline()
-            .build(schema)
-            .map(Self)
-            .map_err(|error| error.to_string())
+    pub(super) fn compile(schema: &Value) -> Result<Self, ValidationError<'static>> {
+        jsonschema::options().offline().build(schema).map(Self)
     }
 
     /// Returns the validation errors of an answer with their places; values of the answer are masked.
-    pub(super) fn check(&self, answer: &Value) -> Result<(), String> {
+    pub(super) fn check(&self, answer: &Value) -> Result<(), SchemaMismatch> {
         let errors: Vec<String> = self
             .0
             .iter_errors(answer)
@@ -39,7 +40,7 @@ impl AnswerSchema {
         if errors.is_empty() {
             Ok(())
         } else {
-            Err(errors.join("; "))
+            Err(SchemaMismatch(errors.join("; ")))
         }
     }
 }

@@ -73,7 +73,11 @@ fn settings(given: &CheckedArguments<'_>, runtime: &Runtime) -> Result<ModelSett
     {
         destination::check(given.action(), runtime, &url, None)?;
     }
-    if origin::is_chosen_by_model() && given.value_of("token_key").is_some_and(|it| !it.is_null()) {
+    if origin::is_chosen_by_model()
+        && given
+            .value_of("token_key")
+            .is_some_and(|value| !value.is_null())
+    {
         let what = "cannot be chosen by a model: it would send any variable to a provider";
         return Err(given.wrong("token_key", what));
     }
@@ -131,7 +135,12 @@ fn response_format(given: &CheckedArguments<'_>) -> Result<Option<OutputFormat>,
         Some("json_schema") => format
             .get("json_schema")
             .and_then(Value::as_object)
-            .and_then(|inner| Some(of(inner, inner.get("schema").filter(|it| it.is_object())?)))
+            .and_then(|inner| {
+                Some(of(
+                    inner,
+                    inner.get("schema").filter(|schema| schema.is_object())?,
+                ))
+            })
             .map(Some)
             .ok_or_else(|| given.wrong("response_format", "has no `json_schema.schema`")),
         Some("json_object") => Ok(Some(OutputFormat::json_object())),

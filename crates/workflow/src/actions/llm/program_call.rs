@@ -337,7 +337,7 @@ impl<'a> ProgramCall<'a> {
                 (arguments.clone(), Some(self.prompt.clone()), None)
             }
             Input::Pipe if self.prompt.len() > MAX_ARGUMENT_BYTES => {
-                let rest = arguments.iter().filter(|it| !holds_prompt(it));
+                let rest = arguments.iter().filter(|argument| !holds_prompt(argument));
                 (rest.cloned().collect(), Some(self.prompt.clone()), None)
             }
             Input::Pipe => (substitute(arguments, PROMPT, &self.prompt), None, None),
@@ -426,7 +426,10 @@ fn program(
         return Ok(Program {
             name: name.to_owned(),
             command: (*command).to_owned(),
-            arguments: arguments.iter().map(|it| (*it).to_owned()).collect(),
+            arguments: arguments
+                .iter()
+                .map(|argument| (*argument).to_owned())
+                .collect(),
             input: Input::Pipe,
             timeout: BUILTIN_TIMEOUT,
             environment: BTreeMap::new(),

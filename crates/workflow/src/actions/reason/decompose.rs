@@ -206,7 +206,7 @@ fn in_order(parts: &[Part]) -> Vec<&Part> {
     let mut ordered = Vec::new();
     while !waiting.is_empty() {
         let is_ready = |part: &&Part| {
-            let waits_for = |id: &Value| waiting.iter().any(|it| it.is(id));
+            let waits_for = |id: &Value| waiting.iter().any(|other| other.is(id));
             !part.dependencies.iter().any(waits_for)
         };
         let next = waiting.iter().position(is_ready).unwrap_or(0);

@@ -55,7 +55,7 @@ impl Operation for React {
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         let given = CheckedArguments::new(&ABOUT, &arguments);
         let goal = given.required_text("goal")?;
-        let most = given.count("max_steps")?.unwrap_or(10);
+        let maximum = given.count("max_steps")?.unwrap_or(10);
         let tools = Tools::read(&given, &runtime.actions)?;
         let mut calls = ModelCalls::new(&arguments, runtime);
         let mut messages = vec![
@@ -67,11 +67,11 @@ impl Operation for React {
             "step": "react_start",
             "goal": goal,
             "tools": tools.names(),
-            "max_steps": most,
+            "max_steps": maximum,
             "model": given.text("model")?,
         })];
         let mut model = Value::Null;
-        for number in 1..=most {
+        for number in 1..=maximum {
             let reply = calls.converse(None, messages.clone()).await?;
             model.clone_from(&reply.model);
             if reply.content.trim().is_empty() {
@@ -130,18 +130,19 @@ impl Operation for React {
                 &format!("Result of `{}`: {}", step.action, shown(&observation)),
             ));
         }
-        let warning = format!("`max_steps` ({most}) is reached without an answer");
+        let warning = format!("`max_steps` ({maximum}) is reached without an answer");
         runtime.reporter.report(Event::Warning {
             message: format!("{}: {warning}", given.action()),
         });
-        trace.push(json!({ "step": "react_max_steps", "total_steps": most, "warning": warning }));
+        trace
+            .push(json!({ "step": "react_max_steps", "total_steps": maximum, "warning": warning }));
         Ok(calls.totals(json!({
             "steps": steps,
             "final_answer": null,
             "reasoning_trace": trace,
             "react_steps": steps,
             "model": model,
-            "total_steps": most,
+            "total_steps": maximum,
             "warning": warning,
         })))
     }

@@ -154,7 +154,7 @@ impl Tools {
                 "`action_input` is no mapping of arguments",
             )),
         };
-        let ended = match arguments.and_then(|it| action.metadata().check(it)) {
+        let ended = match arguments.and_then(|arguments| action.metadata().check(arguments)) {
             Ok(arguments) => {
                 let call = announced(&**action, arguments, runtime, |arguments| {
                     origin::chosen_by_model(action.run(arguments, runtime))

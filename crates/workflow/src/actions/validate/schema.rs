@@ -127,8 +127,11 @@ impl Schema {
         }
     }
 
-    /// Reads a schema that is known when the action runs. The error says what is wrong with it.
-    pub(super) fn from_value(value: &Map<String, Value>) -> Result<Self, String> {
+    /// Reads a schema that is known when the action runs.
+    ///
+    /// # Errors
+    /// The first problem.
+    pub(super) fn from_value(value: &Map<String, Value>) -> Result<Self, Problem> {
         let json = Value::Object(value.clone()).to_string();
         let mut problems = Vec::new();
         let schema = match tree::parse("schema", &json) {
@@ -138,8 +141,8 @@ impl Schema {
                 Self::default()
             }
         };
-        match problems.iter().find(|problem| !problem.is_warning) {
-            Some(problem) => Err(format!("is no extraction schema: {}", problem.message)),
+        match problems.into_iter().find(|problem| !problem.is_warning) {
+            Some(problem) => Err(problem),
             None => Ok(schema),
         }
     }

@@ -60,9 +60,9 @@ pub(super) struct JsonConverter {
 }
 
 impl JsonConverter {
-    /// Creates a reader of at most `most` values.
-    pub(super) fn new(most: u64) -> Self {
-        Self { left: most }
+    /// Creates a reader of at most `maximum` values.
+    pub(super) fn new(maximum: u64) -> Self {
+        Self { left: maximum }
     }
 
     /// Combines the values that a block returned into one.

@@ -114,7 +114,9 @@ fn split_location(message: &str, first_line: u32) -> (Option<u32>, &str) {
 /// Returns the line of the file for the innermost location of the block in a traceback.
 fn first_location(traceback: &str, first_line: u32) -> Option<u32> {
     let (_, rest) = traceback.split_once(&format!("\t{LOCATION_PREFIX}"))?;
-    let digits = rest.split(|it: char| !it.is_ascii_digit()).next()?;
+    let digits = rest
+        .split(|character: char| !character.is_ascii_digit())
+        .next()?;
     Some(file_line(digits.parse().ok()?, first_line))
 }
 
@@ -126,7 +128,7 @@ fn with_file_line(message: &str, first_line: u32) -> String {
         return message.to_owned();
     };
     let end = rest
-        .find(|it: char| !it.is_ascii_digit())
+        .find(|character: char| !character.is_ascii_digit())
         .unwrap_or(rest.len());
     match rest[..end].parse::<u32>() {
         Ok(line) => format!(

@@ -69,11 +69,11 @@ impl Block<'_> {
             .interpreter()
             .and_then(|lua| {
                 let returned = self.call(&lua)?;
-                let most = match self.memory_limit {
+                let maximum = match self.memory_limit {
                     0 => u64::MAX,
                     limit => limit / MIN_VALUE_BYTES,
                 };
-                Ok(JsonConverter::new(most).returned(returned.into_vec()))
+                Ok(JsonConverter::new(maximum).returned(returned.into_vec()))
             })
             .map_err(|error| diagnose::failure(&error, self.block.first_line, self.memory_limit));
         if let Some(line) = self.stopped.get() {
@@ -83,10 +83,7 @@ impl Block<'_> {
                 line,
             ));
         }
-        ended?.map_err(|unrepresentable| {
-            let message = unrepresentable.message("the returned value");
-            ScriptFailure::new("script_error", message, None)
-        })
+        ended?.map_err(|unrepresentable| unrepresentable.failure("the returned value"))
     }
 
     fn interpreter(&self) -> mlua::Result<Lua> {

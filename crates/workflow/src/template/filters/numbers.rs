@@ -116,7 +116,8 @@ fn parse_float(text: &str) -> Option<f64> {
 
 /// Returns digits without the `_` between them; `None` if one is elsewhere.
 fn without_separators(text: &str) -> Option<String> {
-    let is_digit = |part: Option<char>| part.is_some_and(|sign| sign.is_ascii_alphanumeric());
+    let is_digit =
+        |part: Option<char>| part.is_some_and(|character| character.is_ascii_alphanumeric());
     let mut parts = text.split('_').peekable();
     let mut digits = String::new();
     while let Some(part) = parts.next() {

@@ -34,14 +34,14 @@ fn escape(state: &State, value: &Value) -> Result<Value, Error> {
         return Ok(value.clone());
     }
     let mut escaped = String::new();
-    for sign in text(state, value)?.chars() {
-        match sign {
+    for character in text(state, value)?.chars() {
+        match character {
             '&' => escaped.push_str("&amp;"),
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&#34;"),
             '\'' => escaped.push_str("&#39;"),
-            sign => escaped.push(sign),
+            character => escaped.push(character),
         }
     }
     Ok(Value::from_safe_string(escaped))
@@ -161,6 +161,6 @@ fn urlencode(state: &State, value: &Value) -> Result<String, Error> {
 /// Counts the sequences of letters, digits and `_`.
 fn wordcount(state: &State, value: &Value) -> Result<usize, Error> {
     let value = text(state, value)?;
-    let words = value.split(|sign: char| !sign.is_alphanumeric() && sign != '_');
+    let words = value.split(|character: char| !character.is_alphanumeric() && character != '_');
     Ok(words.filter(|word| !word.is_empty()).count())
 }

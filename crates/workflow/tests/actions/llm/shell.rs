@@ -43,7 +43,7 @@ async fn program_reads_the_prompt_on_stdin_and_answers() {
         .events
         .printed()
         .into_iter()
-        .map(|(_, it)| it)
+        .map(|(_, value)| value)
         .collect();
     assert_eq!(printed, ["[one", "two]"]);
 }
@@ -153,7 +153,7 @@ async fn api_keys_are_not_passed_to_the_program() {
     let answer = fixture.ok("llm.call", asked("x")).await;
     let content = answer["content"].as_str().unwrap();
     for line in ["EXTRA=yes", "LEVEL=3", "HOME=/home/ada"] {
-        assert!(content.lines().any(|it| it == line), "{content}");
+        assert!(content.lines().any(|other| other == line), "{content}");
     }
     assert!(!content.contains("sk-secret"), "{content}");
     let key = fixture.implicit("llm.call", asked("x")).to_string();
