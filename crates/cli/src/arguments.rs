@@ -697,6 +697,7 @@ pub(crate) enum LedgerCommand {
     },
 }
 
+/// Parses an age. The error is a text because clap prints it as it is.
 fn age(text: &str) -> Result<Duration, String> {
     let age = cachalot_model::AGE.read_text(text);
     age.map_err(|refusal| format!("it {}; {}", refusal.cause, refusal.remedy))

@@ -187,8 +187,8 @@ pub(crate) async fn compare(
         let found = store.get(SPACE, KEY, &[]).settle().await?;
         let found = found.record.map(|record| record.value);
         // A value of another version counts as that of another key.
-        let known = found.as_deref().map(|it| {
-            serde_json::from_slice(it).unwrap_or(KeyCheck {
+        let known = found.as_deref().map(|value| {
+            serde_json::from_slice(value).unwrap_or(KeyCheck {
                 check: String::new(),
                 is_named: true,
             })

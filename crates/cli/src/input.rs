@@ -42,7 +42,7 @@ fn one(given: &str) -> Result<Map<String, Value>> {
         return from_file(given, Path::new(path));
     }
     if given.trim_start().starts_with('{') {
-        return match exact(given).map_err(|error| bad_input(given, error))? {
+        return match exact(given, given)? {
             Value::Object(fields) => Ok(fields),
             _ => Err(bad_input(given, "not an object")),
         };
@@ -51,7 +51,7 @@ fn one(given: &str) -> Result<Map<String, Value>> {
         return Err(bad_input(given, "neither JSON nor KEY=TEXT"));
     };
     let (name, value) = match name.strip_suffix(':') {
-        Some(name) => (name, exact(text).map_err(|error| bad_input(given, error))?),
+        Some(name) => (name, exact(given, text)?),
         None => (name, Value::String(text.to_owned())),
     };
     if name.is_empty() {
@@ -60,15 +60,16 @@ fn one(given: &str) -> Result<Map<String, Value>> {
     Ok(Map::from_iter([(name.to_owned(), value)]))
 }
 
-/// Parses JSON. Integers beyond 64 bits and duplicate keys are errors, never rounded or dropped.
-fn exact(text: &str) -> std::result::Result<Value, String> {
+/// Parses JSON of the argument `given`. Integers beyond 64 bits and duplicate keys are errors, never rounded or dropped.
+fn exact(given: &str, text: &str) -> Result<Value> {
     // Refuses duplicate keys, which a value tree would silently drop.
-    cachalot_core::Canonical::json(text.as_bytes()).map_err(|error| error.to_string())?;
-    let value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    cachalot_core::Canonical::json(text.as_bytes()).map_err(|error| bad_input(given, error))?;
+    let value: Value = serde_json::from_str(text).map_err(|error| bad_input(given, error))?;
     let mut numbers = json::numbers(text).map(|number| &text[number]);
     match numbers.find(|number| json::is_beyond_64_bits(number)) {
-        Some(number) => Err(format!(
-            "the integer {number} is beyond 64 bits: put it in quotes"
+        Some(number) => Err(bad_input(
+            given,
+            format_args!("the integer {number} is beyond 64 bits: put it in quotes"),
         )),
         None => Ok(value),
     }
@@ -80,7 +81,7 @@ fn from_file(given: &str, path: &Path) -> Result<Map<String, Value>> {
         .extension()
         .is_some_and(|extension| extension == "json");
     let value = if is_json {
-        exact(&text).map_err(|error| bad_input(given, error))?
+        exact(given, &text)?
     } else {
         tree::parse(&path.to_string_lossy(), &text)
             .map_err(|problems| CommandError::Usage {

@@ -75,7 +75,9 @@ pub(crate) fn refusals(
     let refused = named.chain(of_default).map(problem);
     let unsent = |key: String, name| {
         let unsent = models.unsent(name, &none);
-        let warnings = unsent.iter().map(|it| it.warning(&format!("`{key}`")));
+        let warnings = unsent
+            .iter()
+            .map(|setting| setting.warning(&format!("`{key}`")));
         warnings.collect::<Vec<_>>()
     };
     let names = configured.models.iter().map(|(name, _)| name);

@@ -224,9 +224,9 @@ pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
     }
 }
 
-/// Returns the text, with `…` in place of everything beyond `most` characters.
-pub(crate) fn cut(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most) {
+/// Returns the text, with `…` in place of everything beyond `maximum` characters.
+pub(crate) fn cut(text: &str, maximum: usize) -> String {
+    match text.char_indices().nth(maximum) {
         None => text.to_owned(),
         Some((end, _)) => format!("{}…", text[..end].trim_end()),
     }

@@ -244,8 +244,13 @@ pub(crate) fn finding() -> Finding {
         }
     };
     let named = |is_prevented| {
-        let attempts = attempts.iter().filter(|it| it.is_prevented == is_prevented);
-        attempts.map(|it| it.action).collect::<Vec<_>>().join("; ")
+        let attempts = attempts
+            .iter()
+            .filter(|attempt| attempt.is_prevented == is_prevented);
+        attempts
+            .map(|attempt| attempt.action)
+            .collect::<Vec<_>>()
+            .join("; ")
     };
     match named(false).as_str() {
         "" => Finding::good(TOPIC, format!("tried, and prevented: {}", named(true))),

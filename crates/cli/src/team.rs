@@ -200,8 +200,10 @@ fn problems_of_actions(toolsets: &ToolsetSettings, registry: &Registry) -> Vec<P
         for name in names {
             let (message, help) = match registry.get(name) {
                 None => {
-                    let known: Vec<&str> =
-                        registry.actions().map(|it| &*it.metadata().name).collect();
+                    let known: Vec<&str> = registry
+                        .actions()
+                        .map(|action| &*action.metadata().name)
+                        .collect();
                     (
                         format!("there is no action `{name}`"),
                         did_you_mean(name, &known),

@@ -244,15 +244,16 @@ impl<'a> EngineOptions<'a> {
     pub(crate) fn open(&self) -> std::result::Result<Arc<dyn Store>, cachalot_store::Error> {
         let store = self.open_unencrypted()?;
         self.encrypted(store)
-            .map_err(|error| cachalot_store::Error::new(ErrorKind::Unsupported, error))
     }
 
     /// Encrypts the values of a store if the user has set a secret.
     pub(crate) fn encrypted(
         &self,
         store: Arc<dyn Store>,
-    ) -> std::result::Result<Arc<dyn Store>, String> {
-        let encryption = self.encryption().map_err(|error| error.to_string())?;
+    ) -> std::result::Result<Arc<dyn Store>, cachalot_store::Error> {
+        let encryption = self.encryption().map_err(|error| {
+            cachalot_store::Error::new(ErrorKind::Unsupported, error.to_string())
+        })?;
         Ok(match encryption {
             Some(encryption) if self.reads_plain => {
                 Arc::new(EncryptedStore::new(store, encryption.with_plain_values()))
@@ -292,7 +293,9 @@ impl<'a> EngineOptions<'a> {
     ) -> std::result::Result<Arc<dyn Store>, cachalot_store::Error> {
         if let Some(url) = &self.home.url {
             let options = OpenOptions {
-                password: self.password(url).map(|it| Secret::new(it.to_owned())),
+                password: self
+                    .password(url)
+                    .map(|password| Secret::new(password.to_owned())),
                 environment: self.process_environment.environment.clone(),
                 clock: Arc::clone(&self.process_environment.clock),
                 staleness: self.staleness,
@@ -421,7 +424,7 @@ impl<'a> EngineOptions<'a> {
             return None;
         }
         let options = sqlite::SqliteOptions::new(Arc::clone(&self.process_environment.clock));
-        let opened = SqliteStore::open(path, options).map_err(|error| error.to_string());
+        let opened = SqliteStore::open(path, options);
         match opened.and_then(|store| self.encrypted(Arc::new(store))) {
             Ok(store) => Some(LocalStore {
                 store,

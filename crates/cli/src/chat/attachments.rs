@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use cachalot_agent::Chat;
 
 use super::show::Show;
+use crate::command_error::{CommandError, Result};
 use crate::regular_file::open_regular;
 use crate::render;
 use crate::render::visible::on_one_line;
@@ -63,7 +64,7 @@ pub(super) async fn attach(
     typed: &str,
     folders: Folders<'_>,
     show: &Show,
-) -> Result<(), String> {
+) -> Result<()> {
     let mut images = Vec::new();
     for named in find(typed, folders) {
         let path = named.path.clone();
@@ -90,8 +91,10 @@ pub(super) async fn attach(
     Ok(())
 }
 
-fn refusal(name: &str, why: &str) -> String {
-    format!("not sent: `{name}` cannot be attached: {why}; a name in backticks is not attached")
+fn refusal(name: &str, why: &str) -> CommandError {
+    CommandError::failed(format!(
+        "not sent: `{name}` cannot be attached: {why}; a name in backticks is not attached"
+    ))
 }
 
 /// The reason why a file was not read.
@@ -100,7 +103,7 @@ enum ReadError {
     Other(String),
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, ReadError> {
+fn read(path: &Path) -> std::result::Result<Vec<u8>, ReadError> {
     let failed = |error: std::io::Error| match error.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory => ReadError::Missing,
         _ => ReadError::Other(format!("it cannot be read: {error}")),
@@ -124,9 +127,9 @@ fn find(text: &str, folders: Folders<'_>) -> Vec<NamedImage> {
     let mut found: Vec<NamedImage> = Vec::new();
     let mut rest = text;
     let mut is_start = true;
-    while let Some(sign) = rest.chars().next() {
-        let mut length = sign.len_utf8();
-        if sign == '`' {
+    while let Some(character) = rest.chars().next() {
+        let mut length = character.len_utf8();
+        if character == '`' {
             length = code_length(rest);
         } else if is_start && let Some((named, end)) = image_at(rest, folders) {
             if found.iter().all(|known| known.path != named.path) {
@@ -134,7 +137,8 @@ fn find(text: &str, folders: Folders<'_>) -> Vec<NamedImage> {
             }
             length = end;
         }
-        is_start = length > sign.len_utf8() || sign.is_whitespace() || "([`".contains(sign);
+        is_start =
+            length > character.len_utf8() || character.is_whitespace() || "([`".contains(character);
         rest = &rest[length..];
     }
     found
@@ -180,7 +184,9 @@ fn ends_like_an_image(name: &str) -> bool {
 /// precedes are part of the name only if there is such a file.
 fn bare_name(text: &str, folders: Folders<'_>) -> Option<(String, usize)> {
     let line = text.lines().next()?;
-    let ends = line.char_indices().map(|(at, sign)| at + sign.len_utf8());
+    let ends = line
+        .char_indices()
+        .map(|(at, character)| at + character.len_utf8());
     let ends = ends.filter(|&end| ends_like_an_image(&line[..end]));
     let ends = ends.filter(|&end| {
         let rest = line[end..].trim_start_matches(PUNCTUATION);
@@ -197,13 +203,13 @@ fn bare_name(text: &str, folders: Folders<'_>) -> Option<(String, usize)> {
 fn unescaped(text: &str) -> (String, bool) {
     let mut name = String::with_capacity(text.len());
     let mut has_blank = false;
-    let mut signs = text.chars();
-    while let Some(sign) = signs.next() {
-        match sign {
-            '\\' if !cfg!(windows) => name.extend(signs.next()),
-            sign => {
-                has_blank |= sign.is_whitespace();
-                name.push(sign);
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' if !cfg!(windows) => name.extend(characters.next()),
+            character => {
+                has_blank |= character.is_whitespace();
+                name.push(character);
             }
         }
     }

@@ -120,7 +120,11 @@ impl Command {
     /// Parses a command. Returns `None` for a message: a path, or a line that begins with whitespace.
     pub(super) fn parse(line: &str) -> Option<Self> {
         let word = line.strip_prefix('/')?.split(char::is_whitespace).next()?;
-        if word.is_empty() || !word.chars().all(|sign| sign.is_ascii_alphabetic()) {
+        if word.is_empty()
+            || !word
+                .chars()
+                .all(|character| character.is_ascii_alphabetic())
+        {
             return None;
         }
         let text = line[1 + word.len()..].trim();

@@ -131,8 +131,7 @@ async fn message(
     let message = command_message(chat, question, setup, cancel).await?;
     let folders = Folders::new(bench.workspace(), setup.process_environment);
     let typed = setup.prompt.unwrap_or_default();
-    let attached = attachments::attach(chat, typed, folders, show).await;
-    attached.map_err(CommandError::failed)?;
+    attachments::attach(chat, typed, folders, show).await?;
     Ok(message.unwrap_or_else(|| question.to_owned()))
 }
 

@@ -77,7 +77,7 @@ async fn list(
     sessions: &Sessions,
     team: &Team,
     workspace: &str,
-    most: usize,
+    maximum: usize,
 ) -> Result<Vec<(Millis, SessionOverview)>> {
     let filter = SessionFilter {
         workspace: Some(workspace),
@@ -91,7 +91,7 @@ async fn list(
         let head = &overview.head;
         head.parent.is_none() && overview.messages > 0 && team.agent(&head.agent).is_some()
     });
-    Ok(resumable.take(most).collect())
+    Ok(resumable.take(maximum).collect())
 }
 
 fn none(workspace: &str) -> CommandError {

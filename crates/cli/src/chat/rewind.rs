@@ -35,8 +35,13 @@ struct State {
     /// The copies of each turn with commands, the newest last.
     turns: Vec<Arc<Turn>>,
     /// The result for the current turn, once it has had a command.
-    current: Option<Result<(), String>>,
+    current: Option<Result<(), NotCopied>>,
 }
+
+/// The reason why files could not be copied; what commands do to them could not be undone.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct NotCopied(String);
 
 struct Turn {
     copies: FileCopies,
@@ -66,7 +71,7 @@ impl Rewind {
     ///
     /// # Errors
     /// The reason why what commands do to files could not be undone; the same for all commands of the turn.
-    pub(super) async fn before_command(&self) -> Result<(), String> {
+    pub(super) async fn before_command(&self) -> Result<(), NotCopied> {
         let mut state = self.state.lock().await;
         if let Some(known) = &state.current {
             return known.clone();
@@ -91,19 +96,21 @@ impl Rewind {
         self.state.lock().await.current = Some(Ok(()));
     }
 
-    async fn copy(&self) -> Result<Turn, String> {
+    async fn copy(&self) -> Result<Turn, NotCopied> {
         let paths = self.files_without_git().await?;
         let (workspace, folder) = (Arc::clone(&self.workspace), self.folder.clone());
         let copying = tokio::task::spawn_blocking(move || {
             let folder = tempfile::tempdir_in(folder);
-            let folder = folder.map_err(|error| format!("no place for copies: {error}"))?;
+            let folder =
+                folder.map_err(|error| NotCopied(format!("no place for copies: {error}")))?;
             let copies = FileCopies::make(&workspace, paths, folder.path());
             Ok(Turn {
-                copies: copies.map_err(|error| error.to_string())?,
+                copies: copies.map_err(|error| NotCopied(error.to_string()))?,
                 _folder: folder,
             })
         });
-        copying.await.map_err(|error| error.to_string())?
+        let copied = copying.await;
+        copied.map_err(|error| NotCopied(error.to_string()))?
     }
 
     /// Brings back the files from before the last turn with commands; `None` if there is none. If all are back, the next
@@ -127,7 +134,7 @@ impl Rewind {
     /// Returns the files that git could not bring back: those that it does not track, that differ from its index, or whose
     /// entry in the index differs from the last commit. Of what it ignores, single files, but not whole directories, which
     /// programs can make again. Without git, all files.
-    async fn files_without_git(&self) -> Result<Vec<PathBuf>, String> {
+    async fn files_without_git(&self) -> Result<Vec<PathBuf>, NotCopied> {
         let others = ["ls-files", "-z", "--others", "--exclude-standard"];
         let Some(mut files) = self.listed(&others).await? else {
             return self.all_files();
@@ -157,7 +164,7 @@ impl Rewind {
 
     /// Returns the files that a command of git lists; `None` if it fails, as without a repository. Git runs no program that
     /// the repository configures.
-    async fn listed(&self, arguments: &[&str]) -> Result<Option<Vec<PathBuf>>, String> {
+    async fn listed(&self, arguments: &[&str]) -> Result<Option<Vec<PathBuf>>, NotCopied> {
         let root = self.workspace.root();
         let Some(mut git) = without_filters(root, &self.environment).await else {
             return Ok(None);
@@ -165,7 +172,7 @@ impl Rewind {
         git.args(arguments);
         let output = match git_output(git, MAX_LIST_BYTES).await {
             Some((output, Some(0))) => output,
-            Some((_, None)) => return Err("git lists too many files".to_owned()),
+            Some((_, None)) => return Err(NotCopied("git lists too many files".to_owned())),
             Some(_) | None => return Ok(None),
         };
         let paths = output.split(|byte| *byte == 0);
@@ -175,7 +182,7 @@ impl Rewind {
         ))
     }
 
-    fn all_files(&self) -> Result<Vec<PathBuf>, String> {
+    fn all_files(&self) -> Result<Vec<PathBuf>, NotCopied> {
         let root = self.workspace.root();
         let mut files = Vec::new();
         let mut directories = vec![root.to_owned()];
@@ -185,7 +192,9 @@ impl Rewind {
             for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
                 seen += 1;
                 if seen > MAX_ENTRIES {
-                    return Err("the workspace has many files and no git repository".to_owned());
+                    return Err(NotCopied(
+                        "the workspace has many files and no git repository".to_owned(),
+                    ));
                 }
                 match entry.file_type() {
                     Ok(kind) if kind.is_dir() => directories.push(entry.path()),

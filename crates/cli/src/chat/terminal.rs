@@ -392,8 +392,8 @@ impl ChatLoop<'_> {
         );
         let attached =
             attachments::attach(&mut self.session.chat, typed, folders, &self.session.show).await;
-        if let Err(why) = attached {
-            self.session.show.warn(&why);
+        if let Err(error) = attached {
+            self.session.show.warn(&error.to_string());
             self.is_fresh |= is_fresh;
             if text == typed {
                 self.session.prompt.return_message(text);

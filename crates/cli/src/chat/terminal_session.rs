@@ -80,7 +80,7 @@ impl TerminalSession<'_> {
                 .team
                 .agents
                 .iter()
-                .map(|it| it.name.clone())
+                .map(|agent| agent.name.clone())
                 .collect()
         };
         let commands = COMMANDS.iter().map(|&(name, help)| CommandHint {

@@ -88,7 +88,12 @@ struct Report {
 impl Report {
     /// One sentence: `/home/ada/x.db: 8 checks ok, 1 degraded`.
     fn headline(&self) -> String {
-        let count = |status| self.checks.iter().filter(|it| it.status == status).count() as u64;
+        let count = |status| {
+            self.checks
+                .iter()
+                .filter(|check| check.status == status)
+                .count() as u64
+        };
         let mut text = format!(
             "{}: {} ok",
             on_one_line(&self.store),
@@ -127,7 +132,9 @@ impl Report {
 
     fn failed(&self) -> Vec<&Check> {
         let checks = self.checks.iter();
-        checks.filter(|it| it.status == Status::Failed).collect()
+        checks
+            .filter(|check| check.status == Status::Failed)
+            .collect()
     }
 }
 
@@ -183,7 +190,7 @@ pub(crate) async fn doctor(
     }
     let store = &report.store;
     Err(CommandError::failed(
-        if failed.iter().all(|it| it.topic == ENCRYPTION) {
+        if failed.iter().all(|check| check.topic == ENCRYPTION) {
             format!("records of {store} cannot be decrypted")
         } else {
             format!("the store {store} does not work: runs go on without it")
@@ -194,7 +201,7 @@ pub(crate) async fn doctor(
 /// True if the digest key of this machine was compared with that of the store, and is the same now.
 fn is_adopted(report: &Report) -> bool {
     let mut checks = report.checks.iter();
-    checks.any(|it| it.topic == DIGEST_KEY && it.status == Status::Ok)
+    checks.any(|check| check.topic == DIGEST_KEY && check.status == Status::Ok)
 }
 
 /// Opens and checks the store, on a thread of its own: SQLite works on the thread of its caller, and in a damaged or
@@ -258,9 +265,8 @@ async fn open_and_check(
     };
     let encryption = opening.encryption()?;
     let opened = opening.open_unencrypted().and_then(|store| {
-        let encrypted = opening.encrypted(Arc::clone(&store));
-        let encrypted = encrypted.map_err(|error| Error::new(ErrorKind::Unsupported, error));
-        Ok((store, encrypted?))
+        let encrypted = opening.encrypted(Arc::clone(&store))?;
+        Ok((store, encrypted))
     });
     match opened {
         Ok((stored, store)) => {
@@ -286,18 +292,20 @@ async fn check_store(store: &dyn Store, clock: &dyn Clock, home: &Home, report: 
     let took = render::time(began.elapsed());
     report.add(Finding::good("reach", format!("answered after {took}")));
     match store.inspect().within(CALL_TIMEOUT).await {
-        Ok(findings) => findings.into_iter().for_each(|it| report.add(it)),
+        Ok(findings) => findings.into_iter().for_each(|finding| report.add(finding)),
         Err(error) => report.fail("version", &error, url),
     }
     match time_lookups(store, clock).await {
-        Ok(findings) => findings.into_iter().for_each(|it| report.add(it)),
+        Ok(findings) => findings.into_iter().for_each(|finding| report.add(finding)),
         Err(error) => report.fail("latency", &error, url),
     }
     match try_writes(store).await {
         Ok(()) => report.add(Finding::good("write", "stored, read, reserved and erased")),
         Err(error) => report.fail("write", &error, url),
     }
-    promises(store).into_iter().for_each(|it| report.add(it));
+    promises(store)
+        .into_iter()
+        .for_each(|check| report.add(check));
 }
 
 /// Counts the records by the secrets that they are encrypted with.

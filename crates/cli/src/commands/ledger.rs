@@ -55,7 +55,9 @@ pub(crate) fn run(
             let home = process_environment.home(place.db.as_deref(), None)?;
             let mut output_file = OutputFile::new(file, &home)?;
             let is_stdout = output_file.is_stdout();
-            let is_parquet = file.extension().is_some_and(|it| it == "parquet");
+            let is_parquet = file
+                .extension()
+                .is_some_and(|extension| extension == "parquet");
             let calls = if is_parquet {
                 parquet::write(&ledger, &mut output_file)?
             } else {

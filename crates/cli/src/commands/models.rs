@@ -78,7 +78,9 @@ fn entry<'a>(catalog: &'a Catalog, provider: &'a str, name: &str) -> Option<Entr
 /// Returns the models with this name: `model`, or `provider/model`. A snapshot's name returns its model.
 fn named<'a>(catalog: &'a Catalog, providers: &[&'a str], name: &str) -> Result<Vec<Entry<'a>>> {
     let of = |name: &str| -> Vec<Entry<'a>> {
-        let found = providers.iter().filter_map(|it| entry(catalog, it, name));
+        let found = providers
+            .iter()
+            .filter_map(|provider| entry(catalog, provider, name));
         found.collect()
     };
     let mut found = of(name);
@@ -92,12 +94,12 @@ fn named<'a>(catalog: &'a Catalog, providers: &[&'a str], name: &str) -> Result<
         let known = all(catalog, providers);
         let with_provider = known
             .iter()
-            .map(|it| format!("{}/{}", it.provider, it.name))
+            .map(|model| format!("{}/{}", model.provider, model.name))
             .collect::<Vec<_>>();
         let candidates: Vec<&str> = if name.contains('/') {
             with_provider.iter().map(String::as_str).collect()
         } else {
-            known.iter().map(|it| it.name).collect()
+            known.iter().map(|model| model.name).collect()
         };
         return Err(unknown(("unknown-model", "model"), name, candidates));
     }

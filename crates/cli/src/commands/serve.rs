@@ -289,7 +289,7 @@ fn announce(
     }
     let upstreams = upstreams
         .iter()
-        .map(|it| format!("{} ({})", it.name(), it.base()));
+        .map(|upstream| format!("{} ({})", upstream.name(), upstream.base()));
     let upstreams: Vec<String> = upstreams.collect();
     render::err(&format!(
         "passes on to {}; Ctrl-C ends it",

@@ -80,7 +80,9 @@ fn workflow(
                 let refusals =
                     crate::models::refusals(&agent.models, &agent.efforts, process_environment)?;
                 // Subgraphs share models that they do not set.
-                let new = refusals.into_iter().filter(|it| !problems.contains(it));
+                let new = refusals
+                    .into_iter()
+                    .filter(|refusal| !problems.contains(refusal));
                 let new: Vec<Problem> = new.collect();
                 problems.extend(new);
             }
@@ -257,7 +259,9 @@ fn tell(file: &Path, valid: &ValidFile) {
 /// Returns the result for a file as JSON.
 fn document(file: &Path, is_valid: bool, problems: &[Problem]) -> Value {
     let listed = |are_warnings: bool| -> Vec<Value> {
-        let listed = problems.iter().filter(|it| it.is_warning == are_warnings);
+        let listed = problems
+            .iter()
+            .filter(|problem| problem.is_warning == are_warnings);
         listed.map(problem_json).collect()
     };
     json!({

@@ -114,15 +114,18 @@ fn terminal_width() -> Option<usize> {
     None
 }
 
-fn fit(columns: &[Column], rows: &[Vec<String>], most: usize, with_titles: bool) -> String {
-    let titles: Vec<String> = columns.iter().map(|it| it.title.to_string()).collect();
+fn fit(columns: &[Column], rows: &[Vec<String>], maximum: usize, with_titles: bool) -> String {
+    let titles: Vec<String> = columns
+        .iter()
+        .map(|column| column.title.to_string())
+        .collect();
     let has_titles = with_titles && titles.iter().any(|title| !title.is_empty());
     let rows: Vec<&Vec<String>> = has_titles
         .then_some(&titles)
         .into_iter()
         .chain(rows)
         .collect();
-    let widths = fitted(columns, &rows, most);
+    let widths = fitted(columns, &rows, maximum);
     let mut text = String::new();
     for row in rows {
         let cells: Vec<(&Column, usize, Vec<String>)> = widths
@@ -160,16 +163,16 @@ fn fit(columns: &[Column], rows: &[Vec<String>], most: usize, with_titles: bool)
 }
 
 /// Returns the columns that are shown, and their widths.
-fn fitted(columns: &[Column], rows: &[&Vec<String>], most: usize) -> Vec<(usize, usize)> {
+fn fitted(columns: &[Column], rows: &[&Vec<String>], maximum: usize) -> Vec<(usize, usize)> {
     let mut shown: Vec<(usize, usize)> = (0..columns.len())
         .map(|number| {
             let cells = rows.iter().filter_map(|row| row.get(number));
             (number, cells.map(|cell| cell.width()).max().unwrap_or(0))
         })
         .collect();
-    let least = |(number, width): &(usize, usize), least: usize| {
+    let minimum = |(number, width): &(usize, usize), minimum: usize| {
         if columns[*number].is_flexible() {
-            least.min(*width)
+            minimum.min(*width)
         } else {
             *width
         }
@@ -178,14 +181,14 @@ fn fitted(columns: &[Column], rows: &[&Vec<String>], most: usize) -> Vec<(usize,
         let sum: usize = widths.map(|width| width + GAP).sum();
         sum.saturating_sub(GAP)
     };
-    while total(&mut shown.iter().map(|it| least(it, READABLE_WIDTH))) > most
+    while total(&mut shown.iter().map(|column| minimum(column, READABLE_WIDTH))) > maximum
         && let Some(place) = shown
             .iter()
             .rposition(|(number, _)| columns[*number].is_optional)
     {
         shown.remove(place);
     }
-    let mut excess = total(&mut shown.iter().map(|(_, width)| *width)).saturating_sub(most);
+    let mut excess = total(&mut shown.iter().map(|(_, width)| *width)).saturating_sub(maximum);
     while excess > 0 {
         let flexible = shown
             .iter_mut()
@@ -200,13 +203,13 @@ fn fitted(columns: &[Column], rows: &[&Vec<String>], most: usize) -> Vec<(usize,
 }
 
 /// Cuts the beginning of a text.
-fn cut(text: &str, most: usize) -> String {
-    if text.width() <= most {
+fn cut(text: &str, maximum: usize) -> String {
+    if text.width() <= maximum {
         return text.to_owned();
     }
     let mut start = text.len();
     for (place, _) in text.char_indices().rev() {
-        if text[place..].width() + 1 > most {
+        if text[place..].width() + 1 > maximum {
             break;
         }
         start = place;
@@ -225,14 +228,14 @@ pub(crate) fn cut_end(line: &str) -> Cow<'_, str> {
     cut_end_to(line, width())
 }
 
-fn cut_end_to(line: &str, most: usize) -> Cow<'_, str> {
-    if line.width() <= most {
+fn cut_end_to(line: &str, maximum: usize) -> Cow<'_, str> {
+    if line.width() <= maximum {
         return line.into();
     }
     let mut shown = 0;
-    let end = line.char_indices().find(|(_, sign)| {
-        shown += sign.width().unwrap_or(0);
-        shown + 1 > most
+    let end = line.char_indices().find(|(_, character)| {
+        shown += character.width().unwrap_or(0);
+        shown + 1 > maximum
     });
     let end = end.map_or(line.len(), |(at, _)| at);
     format!("{}…", &line[..end]).into()
@@ -240,14 +243,14 @@ fn cut_end_to(line: &str, most: usize) -> Cow<'_, str> {
 
 /// Breaks a text into lines at blanks, and between characters that are two columns wide (Chinese, Japanese).
 /// A longer word stays whole.
-fn wrapped(text: &str, most: usize) -> Vec<String> {
-    if text.width() <= most {
+fn wrapped(text: &str, maximum: usize) -> Vec<String> {
+    if text.width() <= maximum {
         return vec![text.to_owned()];
     }
     let mut lines = vec![String::new()];
     for word in words(text) {
         let line = lines.len() - 1;
-        let is_full = lines[line].width() + word.trim_end().width() > most;
+        let is_full = lines[line].width() + word.trim_end().width() > maximum;
         if is_full && !lines[line].is_empty() {
             lines.push(String::new());
         }
@@ -265,11 +268,13 @@ fn wrapped(text: &str, most: usize) -> Vec<String> {
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
-        let mut signs = rest.char_indices().peekable();
+        let mut characters = rest.char_indices().peekable();
         let mut end = rest.len();
-        while let (Some((_, sign)), Some((next_at, next))) = (signs.next(), signs.peek().copied()) {
-            let is_wide = |sign: char| sign.width() == Some(2);
-            if next != ' ' && (sign == ' ' || is_wide(sign) || is_wide(next)) {
+        while let (Some((_, character)), Some((next_at, next))) =
+            (characters.next(), characters.peek().copied())
+        {
+            let is_wide = |character: char| character.width() == Some(2);
+            if next != ' ' && (character == ' ' || is_wide(character) || is_wide(next)) {
                 end = next_at;
                 break;
             }

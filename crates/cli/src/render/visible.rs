@@ -15,27 +15,33 @@ pub(crate) fn visible(text: &str) -> Cow<'_, str> {
 
 /// Returns the same on one line.
 pub(crate) fn on_one_line(text: &str) -> String {
-    let blank = |sign: char| if sign.is_whitespace() { ' ' } else { sign };
+    let blank = |character: char| {
+        if character.is_whitespace() {
+            ' '
+        } else {
+            character
+        }
+    };
     visible(text).chars().map(blank).collect()
 }
 
-fn harmless(sign: char) -> bool {
-    matches!(sign, '\n' | '\t') || !(sign.is_control() || reorders(sign))
+fn harmless(character: char) -> bool {
+    matches!(character, '\n' | '\t') || !(character.is_control() || reorders(character))
 }
 
 /// Returns true for marks of writing direction (Unicode's bidirectional algorithm), which can make a command
 /// look like another one.
-fn reorders(sign: char) -> bool {
-    matches!(sign, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+fn reorders(character: char) -> bool {
+    matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-fn shown(sign: char) -> Option<char> {
-    match sign {
-        sign if harmless(sign) => Some(sign),
+fn shown(character: char) -> Option<char> {
+    match character {
+        character if harmless(character) => Some(character),
         '\r' => None,
         '\u{7f}' => Some('\u{2421}'),
         // Unicode has a symbol for each of the first control characters.
-        sign if sign < ' ' => char::from_u32(0x2400 + sign as u32),
+        character if character < ' ' => char::from_u32(0x2400 + character as u32),
         _ => Some(char::REPLACEMENT_CHARACTER),
     }
 }

@@ -23,7 +23,7 @@ fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
     let mut rest = text;
     std::iter::from_fn(move || {
         if let Some(code) = rest.strip_prefix("\x1b[") {
-            let end = code.find(|sign| ('@'..='~').contains(&sign));
+            let end = code.find(|character| ('@'..='~').contains(&character));
             let length = end.map_or(rest.len(), |end| 2 + end + 1);
             let (code, others) = rest.split_at(length);
             rest = others;
@@ -58,8 +58,11 @@ pub(crate) fn width(text: &str) -> usize {
 /// Returns the largest number of cells that a terminal may use for a cluster. Terminals disagree about
 /// clusters of several characters, such as families of emoji.
 pub(crate) fn widest(cluster: &str) -> usize {
-    let by_sign: usize = cluster.chars().filter_map(|sign| sign.width()).sum();
-    cluster.width().max(by_sign)
+    let by_character: usize = cluster
+        .chars()
+        .filter_map(|character| character.width())
+        .sum();
+    cluster.width().max(by_character)
 }
 
 /// Returns the number of rows that a row takes after the terminal was narrowed to `columns`.
@@ -77,9 +80,9 @@ pub(crate) fn rows_at(row: &str, columns: usize) -> usize {
 }
 
 /// Truncates a text to a number of cells, with `…` at the end if something is missing.
-pub(crate) fn cut(text: &str, most: usize) -> String {
+pub(crate) fn cut(text: &str, maximum: usize) -> String {
     let all: usize = plain(text).graphemes(true).map(widest).sum();
-    if all <= most {
+    if all <= maximum {
         return text.to_owned();
     }
     let (mut kept, mut cells, mut styled) = (String::new(), 0, false);
@@ -91,14 +94,14 @@ pub(crate) fn cut(text: &str, most: usize) -> String {
             }
             Piece::Cluster(cluster) => {
                 cells += widest(cluster);
-                if cells + 1 > most {
+                if cells + 1 > maximum {
                     break;
                 }
                 kept.push_str(cluster);
             }
         }
     }
-    if most > 0 {
+    if maximum > 0 {
         kept.push('…');
     }
     if styled {

@@ -126,15 +126,15 @@ fn escape(message: &str) -> String {
 
 fn unescape(line: &str) -> String {
     let mut message = String::with_capacity(line.len());
-    let mut signs = line.chars();
-    while let Some(sign) = signs.next() {
-        match sign {
-            '\\' => match signs.next() {
+    let mut characters = line.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' => match characters.next() {
                 Some('n') => message.push('\n'),
                 Some(other) => message.push(other),
                 None => message.push('\\'),
             },
-            sign => message.push(sign),
+            character => message.push(character),
         }
     }
     message

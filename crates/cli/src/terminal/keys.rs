@@ -50,15 +50,17 @@ impl Key {
         };
         Some(match event.code {
             // AltGr is reported as both.
-            KeyCode::Char(sign) if control && alt => Self::Sign(sign),
-            KeyCode::Char(sign) if control => return Self::with_control(sign.to_ascii_lowercase()),
-            KeyCode::Char(sign) if alt => match sign {
+            KeyCode::Char(character) if control && alt => Self::Sign(character),
+            KeyCode::Char(character) if control => {
+                return Self::with_control(character.to_ascii_lowercase());
+            }
+            KeyCode::Char(character) if alt => match character {
                 'b' => Self::Go(Left, Unit::Word),
                 'f' => Self::Go(Right, Unit::Word),
                 'd' => Self::Delete(Right, Unit::Word),
                 _ => return None,
             },
-            KeyCode::Char(sign) => Self::Sign(sign),
+            KeyCode::Char(character) => Self::Sign(character),
             KeyCode::Enter if alt || shift => Self::NewLine,
             KeyCode::Enter => Self::Enter,
             KeyCode::Tab if shift => Self::BackTab,
@@ -77,9 +79,9 @@ impl Key {
         })
     }
 
-    fn with_control(sign: char) -> Option<Self> {
+    fn with_control(character: char) -> Option<Self> {
         use Direction::{Left, Right};
-        Some(match sign {
+        Some(match character {
             'a' => Self::Go(Left, Unit::Line),
             'b' => Self::Go(Left, Unit::Cluster),
             'c' => Self::Interrupt,

@@ -229,32 +229,34 @@ fn settled_length(source: &str) -> usize {
     let mut settled = 0;
     let (mut code, mut brackets, mut parentheses) = (0_usize, 0_usize, 0_usize);
     let mut open: Vec<(char, usize)> = Vec::new();
-    let mut signs = source.char_indices().peekable();
+    let mut characters = source.char_indices().peekable();
     let mut before = ' ';
-    while let Some((at, sign)) = signs.next() {
-        match sign {
+    while let Some((at, character)) = characters.next() {
+        match character {
             '\\' if code == 0 => {
-                signs.next();
+                characters.next();
             }
             '`' | '*' | '_' | '~' => {
                 let mut run = 1;
-                while signs.next_if(|(_, next)| *next == sign).is_some() {
+                while characters.next_if(|(_, next)| *next == character).is_some() {
                     run += 1;
                 }
-                let after = signs.peek().map_or(' ', |(_, next)| *next);
-                if sign == '`' {
+                let after = characters.peek().map_or(' ', |(_, next)| *next);
+                if character == '`' {
                     code = match code {
                         0 => run,
                         open if open == run => 0,
                         open => open,
                     };
                 } else if code == 0 {
-                    let is_within_word = sign == '_' && before.is_alphanumeric();
-                    match open.iter().rposition(|style| *style == (sign, run)) {
+                    let is_within_word = character == '_' && before.is_alphanumeric();
+                    match open.iter().rposition(|style| *style == (character, run)) {
                         Some(place) if !before.is_whitespace() => open.truncate(place),
-                        _ if !after.is_whitespace() && !is_within_word => open.push((sign, run)),
+                        _ if !after.is_whitespace() && !is_within_word => {
+                            open.push((character, run))
+                        }
                         // Undecided until the next character arrives.
-                        _ if signs.peek().is_none() => return settled,
+                        _ if characters.peek().is_none() => return settled,
                         _ => {}
                     }
                 }
@@ -266,7 +268,7 @@ fn settled_length(source: &str) -> usize {
             ' ' if code + brackets + parentheses == 0 && open.is_empty() => settled = at + 1,
             _ => {}
         }
-        before = sign;
+        before = character;
     }
     settled
 }
@@ -285,11 +287,12 @@ fn may_be_structure(source: &str) -> bool {
         && rest.len() < 4
         && ["[ ] ", "[x] ", "[X] "]
             .iter()
-            .any(|it| it.starts_with(rest))
+            .any(|start| start.starts_with(rest))
     {
         return true;
     }
-    let is_marker = |sign: char| "#>-*+_`~.) ".contains(sign) || sign.is_ascii_digit();
+    let is_marker =
+        |character: char| "#>-*+_`~.) ".contains(character) || character.is_ascii_digit();
     text.len() < MAX_MARKER && text.chars().all(is_marker)
 }
 
@@ -318,7 +321,7 @@ fn is_rule(line: &str) -> bool {
     line.len() >= 3
         && ['-', '*', '_']
             .iter()
-            .any(|mark| line.chars().all(|sign| sign == *mark))
+            .any(|mark| line.chars().all(|character| character == *mark))
 }
 
 /// Returns the fence and the language of a line that begins a block of code.
@@ -328,7 +331,10 @@ fn opening(line: &str) -> Option<(&str, &str)> {
         .chars()
         .next()
         .filter(|mark| matches!(mark, '`' | '~'))?;
-    let length = line.chars().take_while(|sign| *sign == mark).count();
+    let length = line
+        .chars()
+        .take_while(|character| *character == mark)
+        .count();
     let language = line[length..].trim();
     let is_fence = length >= 3 && !(mark == '`' && language.contains('`'));
     is_fence.then(|| (&line[..length], language))
@@ -367,8 +373,8 @@ end";
     fn rendered(text: &str, width: usize, chunk: usize, style: Style) -> Vec<String> {
         let mut markdown = Markdown::new(style);
         let mut rows = Vec::new();
-        let signs: Vec<char> = text.chars().collect();
-        for part in signs.chunks(chunk) {
+        let characters: Vec<char> = text.chars().collect();
+        for part in characters.chunks(chunk) {
             rows.extend(markdown.push(&part.iter().collect::<String>(), width));
             markdown.live(width);
         }

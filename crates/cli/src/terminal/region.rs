@@ -59,8 +59,8 @@ impl View<'_> {
         let question = self.question.iter();
         let question = question.flat_map(|row| cells::wrap(row, room, 4));
         above.extend(question);
-        let most = MAX_INPUT_ROWS.min(budget.saturating_sub(2).max(1));
-        let (input, (row, column)) = input_rows(&self.input, room, most);
+        let maximum = MAX_INPUT_ROWS.min(budget.saturating_sub(2).max(1));
+        let (input, (row, column)) = input_rows(&self.input, room, maximum);
         let mut below: Vec<String> = self.below.iter().map(|row| cells::cut(row, room)).collect();
         below.truncate(budget - input.len());
         // On a low terminal, the rows at the top are left out.
@@ -118,7 +118,7 @@ pub(super) fn output_lines(size: Size, works: usize) -> usize {
 }
 
 /// Lays out the input line. Returns its rows and the place of the cursor.
-fn input_rows(input: &InputView<'_>, room: usize, most: usize) -> (Vec<String>, (usize, usize)) {
+fn input_rows(input: &InputView<'_>, room: usize, maximum: usize) -> (Vec<String>, (usize, usize)) {
     let indent = cells::width(&input.label).min(room / 2);
     let label = cells::cut(&input.label, indent);
     let mut rows = vec![label];
@@ -151,8 +151,8 @@ fn input_rows(input: &InputView<'_>, room: usize, most: usize) -> (Vec<String>, 
     }
     let (row, column) = cursor.unwrap_or((rows.len() - 1, column));
     // The rows around the cursor are shown.
-    let first = (row + 1).saturating_sub(most);
-    let rows: Vec<String> = rows.into_iter().skip(first).take(most).collect();
+    let first = (row + 1).saturating_sub(maximum);
+    let rows: Vec<String> = rows.into_iter().skip(first).take(maximum).collect();
     (rows, (row - first, column))
 }
 

@@ -44,8 +44,8 @@ impl Search {
     /// Processes a key.
     pub(super) fn key(&mut self, key: Key, history: &History) -> SearchStep {
         let before = match key {
-            Key::Sign(sign) => {
-                self.text.push(sign);
+            Key::Sign(character) => {
+                self.text.push(character);
                 // The message that is shown may still match.
                 self.place + 1
             }

@@ -281,7 +281,7 @@ impl<W: Write> Ui<W> {
         let text = text.replace("\r\n", "\n").replace('\r', "\n");
         let text: String = text
             .chars()
-            .filter(|sign| matches!(sign, '\n' | '\t') || !sign.is_control())
+            .filter(|character| matches!(character, '\n' | '\t') || !character.is_control())
             .collect();
         self.editor.insert(&text);
     }
@@ -311,14 +311,14 @@ impl<W: Write> Ui<W> {
     }
 
     fn edit_key(&mut self, key: Key, may_answer: bool, now: Instant) -> Option<Effect> {
-        if let Key::Sign(sign) = key
+        if let Key::Sign(character) = key
             && may_answer
-            && self.choose(sign, now)
+            && self.choose(character, now)
         {
             return None;
         }
         match key {
-            Key::Sign(sign) => self.editor.insert(sign.encode_utf8(&mut [0; 4])),
+            Key::Sign(character) => self.editor.insert(character.encode_utf8(&mut [0; 4])),
             Key::Enter => self.enter(now),
             Key::NewLine => self.editor.insert("\n"),
             Key::Tab => self.tab(),
@@ -443,13 +443,13 @@ impl<W: Write> Ui<W> {
     }
 
     /// Takes a key as the answer to the question. Returns false if it is none.
-    fn choose(&mut self, sign: char, now: Instant) -> bool {
+    fn choose(&mut self, character: char, now: Instant) -> bool {
         let Some(open) = &mut self.question else {
             return false;
         };
         let is_focused = open.is_focused;
         let mut choices = open.question.choices.iter();
-        let choice = choices.find(|choice| choice.key.eq_ignore_ascii_case(&sign));
+        let choice = choices.find(|choice| choice.key.eq_ignore_ascii_case(&character));
         let Some(choice) = choice.cloned() else {
             // Typed text must not follow the key that led to the question.
             return is_focused;

@@ -16,7 +16,9 @@ impl<'e> Recommendation<'e> {
     pub(crate) fn new(estimate: &'e Estimate) -> Option<Self> {
         let comparable = || {
             let columns = estimate.columns.iter();
-            columns.filter(|it| it.charged > 0 && it.refused == 0 && it.cost.unpriced == 0)
+            columns.filter(|column| {
+                column.charged > 0 && column.refused == 0 && column.cost.unpriced == 0
+            })
         };
         // Among equally cheap plans, the one that needs the least change wins.
         let rank = |column: &Column| match column.scheme {
@@ -28,8 +30,8 @@ impl<'e> Recommendation<'e> {
             Scheme::Without => 5,
         };
         Some(Self {
-            cheapest: comparable().min_by_key(|it| (it.cost.picodollars, rank(it)))?,
-            reference: comparable().min_by_key(|it| rank(it))?,
+            cheapest: comparable().min_by_key(|column| (column.cost.picodollars, rank(column)))?,
+            reference: comparable().min_by_key(|column| rank(column))?,
         })
     }
 

@@ -42,7 +42,11 @@ impl Workbench {
         toolsets: &ToolsetSettings,
     ) -> Result<Vec<Arc<dyn Tool>>> {
         let is_actions = |kind: &ToolsetKind| matches!(kind, ToolsetKind::Actions(_));
-        if !toolsets.toolsets.iter().any(|it| is_actions(&it.kind)) {
+        if !toolsets
+            .toolsets
+            .iter()
+            .any(|toolset| is_actions(&toolset.kind))
+        {
             return Ok(Vec::new());
         }
         let registry = Arc::new(builtin());

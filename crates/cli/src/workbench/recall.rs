@@ -51,7 +51,7 @@ impl ContextSource for MemoryRecall {
 
 impl MemoryRecall {
     /// Returns entries that contain words of the message, those with the most words first.
-    async fn find(&self, message: &str, most: u32) -> Vec<FoundEntry> {
+    async fn find(&self, message: &str, maximum: u32) -> Vec<FoundEntry> {
         let Some(recall) = self.store.recall() else {
             return Vec::new();
         };
@@ -60,7 +60,7 @@ impl MemoryRecall {
         // A search returns records with all of its words, so each word is searched separately.
         for word in words(message) {
             let patience = SEARCH_TIMEOUT.saturating_sub(began.elapsed());
-            let answer = recall.search(&word, &[], most).within(patience).await;
+            let answer = recall.search(&word, &[], maximum).within(patience).await;
             for recalled in answer.unwrap_or_default() {
                 let record = recalled.record;
                 if record.expires.is_some_and(|expires| expires <= now) {
@@ -98,7 +98,7 @@ fn format_record(record: &Record) -> Option<String> {
 /// Returns the longer words of a message, without duplicates.
 fn words(message: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
-    for word in message.split(|sign: char| !sign.is_alphanumeric()) {
+    for word in message.split(|character: char| !character.is_alphanumeric()) {
         let word = word.to_lowercase();
         if word.chars().count() >= MIN_WORD_CHARS
             && !words.contains(&word)

@@ -68,7 +68,7 @@ fn cargo_runs_one_program_by_default() {
 fn examples_in_documentation_are_run() {
     for package in metadata()["packages"].as_array().unwrap() {
         let targets = package["targets"].as_array().unwrap();
-        let Some(library) = targets.iter().find(|it| it["kind"][0] == "lib") else {
+        let Some(library) = targets.iter().find(|target| target["kind"][0] == "lib") else {
             continue;
         };
         let root = Path::new(library["src_path"].as_str().unwrap());

@@ -21,7 +21,7 @@ nodes:
 #[track_caller]
 fn refused(home: &Home, arguments: &[&str], expected: &[&str]) {
     let ran = home.run(arguments).fails(2);
-    if arguments.iter().any(|it| it.ends_with("json")) {
+    if arguments.iter().any(|argument| argument.ends_with("json")) {
         assert_eq!(ran.json()["error"]["code"], "needs-approval")
     } else {
         assert_eq!(ran.stdout, "", "{ran}")

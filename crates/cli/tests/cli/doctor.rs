@@ -21,7 +21,7 @@ pub(crate) fn doctor(home: &Home, database: &str) -> CommandOutput {
 /// Returns the status of a check, and its remedy.
 pub(crate) fn check(report: &serde_json::Value, topic: &str) -> (String, String) {
     let checks = report["checks"].as_array().unwrap();
-    let mut found = checks.iter().filter(|it| it["topic"] == topic);
+    let mut found = checks.iter().filter(|check| check["topic"] == topic);
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
     let one = found
         .next()

@@ -292,10 +292,10 @@ fn collect_numbers(schema: &Value, found: &mut std::collections::BTreeSet<String
             let properties = fields.get("properties").and_then(Value::as_object);
             for (key, schema) in properties.into_iter().flatten() {
                 let alternatives = schema["anyOf"].as_array();
-                let takes = |it: &Value| {
-                    let types = &it["type"];
+                let takes = |schema: &Value| {
+                    let types = &schema["type"];
                     let several = types.as_array();
-                    types == "string" || several.is_some_and(|it| it.contains(&"string".into()))
+                    types == "string" || several.is_some_and(|list| list.contains(&"string".into()))
                 };
                 let takes_text =
                     takes(schema) || alternatives.is_some_and(|all| all.iter().any(takes));

@@ -91,7 +91,7 @@ impl Fixture {
         let report = self.run(secrets, &["doctor", "--json"]).json();
         let (status, remedy) = check(&report, "encryption");
         let checks = report["checks"].as_array().unwrap();
-        let state = checks.iter().find(|it| it["topic"] == "encryption");
+        let state = checks.iter().find(|check| check["topic"] == "encryption");
         (status, state.unwrap()["state"].to_string(), remedy)
     }
 

@@ -40,7 +40,10 @@ fn arrived(from: &mut File) -> String {
 fn leftovers(folder: &Path) -> Vec<PathBuf> {
     let files = fs::read_dir(folder).unwrap();
     let files = files.map(|file| file.unwrap().path());
-    let part = |path: &PathBuf| path.extension().is_some_and(|it| it == "part");
+    let part = |path: &PathBuf| {
+        path.extension()
+            .is_some_and(|extension| extension == "part")
+    };
     files.filter(part).collect()
 }
 

@@ -145,8 +145,8 @@ fn hammer(url: &str, restart: &mut dyn FnMut()) {
         }
         for number in 1..=restarts + 1 {
             while counts.ended.load(Ordering::Relaxed) < number * RUNS {
-                let most = Duration::from_secs(60 * number);
-                assert!(began.elapsed() < most, "no progress: {counts:?}");
+                let maximum = Duration::from_secs(60 * number);
+                assert!(began.elapsed() < maximum, "no progress: {counts:?}");
                 std::thread::sleep(Duration::from_millis(10));
             }
             if number <= restarts {

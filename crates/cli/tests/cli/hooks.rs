@@ -66,7 +66,7 @@ impl Home {
 /// The words of a message, whose lines are wrapped.
 pub(crate) fn words(text: &str) -> String {
     let words: Vec<&str> = text
-        .split(|sign: char| sign.is_whitespace() || sign == '│')
+        .split(|character: char| character.is_whitespace() || character == '│')
         .filter(|word| !word.is_empty())
         .collect();
     words.join(" ")

@@ -11,7 +11,7 @@ fn models_prints_every_known_field_of_a_model() {
         .map(|line| {
             line.split("  ")
                 .map(str::trim)
-                .filter(|it| !it.is_empty())
+                .filter(|word| !word.is_empty())
                 .collect()
         })
         .collect();

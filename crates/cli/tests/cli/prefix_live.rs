@@ -142,7 +142,7 @@ fn prefix_live_shows_the_breaks_of_the_clients_of_a_gateway() {
     for (model, question) in [("gpt-4o", "a"), ("gpt-4o", "b"), ("gpt-4o-mini", "c")] {
         let instruction = "Answer briefly. ".repeat(600);
         let mut messages = vec![json!({"role": "system", "content": instruction})];
-        for earlier in ["a", "b"].iter().take_while(|it| **it < question) {
+        for earlier in ["a", "b"].iter().take_while(|earlier| **earlier < question) {
             messages.push(json!({"role": "user", "content": earlier}));
             messages.push(json!({"role": "assistant", "content": "well"}));
         }

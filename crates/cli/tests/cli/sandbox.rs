@@ -37,7 +37,7 @@ fn chat(home: &Home, commands: &[&str], arguments: &[&str]) -> (CommandOutput, V
     let bodies = provider.received();
     let bodies = bodies
         .iter()
-        .map(|it| String::from_utf8_lossy(&it.body).into_owned());
+        .map(|request| String::from_utf8_lossy(&request.body).into_owned());
     (ran, bodies.collect())
 }
 

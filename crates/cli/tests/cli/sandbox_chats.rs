@@ -200,7 +200,9 @@ fn echo(address: &str) -> u16 {
             let mut stream = stream.unwrap();
             let mut request = Vec::new();
             let mut byte = [0];
-            while !request.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|it| it > 0) {
+            while !request.ends_with(b"\r\n\r\n")
+                && stream.read(&mut byte).is_ok_and(|read| read > 0)
+            {
                 request.push(byte[0]);
             }
             let request = String::from_utf8(request).unwrap();

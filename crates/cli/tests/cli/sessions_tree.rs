@@ -188,7 +188,10 @@ fn sessions_export_is_atomic() {
     }
     let beside = home.files().into_iter().map(|(path, _)| path);
     let beside: Vec<_> = beside
-        .filter(|path| path.extension().is_some_and(|it| it == "part"))
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "part")
+        })
         .collect();
     assert!(beside.is_empty(), "{beside:?}");
     let ran = home

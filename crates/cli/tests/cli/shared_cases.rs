@@ -323,7 +323,7 @@ fn parent(file: &str) -> String {
     reason = "the number of right results is what the test is run for"
 )]
 fn shared_cases() {
-    let mut listed: BTreeSet<String> = SPEND.iter().map(|it| it.folder.to_owned()).collect();
+    let mut listed: BTreeSet<String> = SPEND.iter().map(|case| case.folder.to_owned()).collect();
     listed.extend(REQUESTS.iter().map(|request| parent(request.answer)));
     listed.extend([parent(WORKFLOW.0), parent(LOG)]);
     assert_eq!(folders(), listed, "the table does not list these folders");

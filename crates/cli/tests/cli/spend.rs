@@ -481,7 +481,9 @@ fn own_answers_count_one_by_one() {
     assert!((kinds["cache_read"].as_f64().unwrap() - 0.000_18).abs() < 1e-12);
     assert!((kinds["unsplit"].as_f64().unwrap() - 0.001_000_001).abs() < 1e-12);
     let groups = report["groups"].as_array().unwrap().iter();
-    let names: Vec<_> = groups.map(|it| it["name"].as_str().unwrap()).collect();
+    let names: Vec<_> = groups
+        .map(|group| group["name"].as_str().unwrap())
+        .collect();
     assert_eq!(
         names,
         [

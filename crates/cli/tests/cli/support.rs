@@ -93,7 +93,7 @@ impl Home {
     /// The command with these arguments. A chat is not offered the sandbox: `--sandbox=ask` is what it does without the
     /// flag, but for that.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let has_flag = |flag: &str| arguments.iter().any(|it| it.starts_with(flag));
+        let has_flag = |flag: &str| arguments.iter().any(|argument| argument.starts_with(flag));
         let is_offered =
             arguments.first() == Some(&"chat") && !has_flag("--sandbox") && !has_flag("--yes");
         let at = usize::from(is_offered);

@@ -236,7 +236,7 @@ fn readonly_agents_that_give_work_to_writers_are_problems() {
         let said: Vec<&str> = refused
             .stderr
             .split_whitespace()
-            .filter(|it| *it != "│")
+            .filter(|word| *word != "│")
             .collect();
         let said = said.join(" ");
         assert!(

@@ -394,20 +394,22 @@ pub(crate) const UP: &str = "\u{1b}[A";
 /// The text without escape sequences and carriage returns.
 fn plain(text: &str) -> String {
     let mut plain = String::new();
-    let mut signs = text.chars();
-    while let Some(sign) = signs.next() {
-        match sign {
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        match character {
             // ESC [ parameters, up to a letter.
-            '\u{1b}' if signs.as_str().starts_with('[') => {
-                signs.next();
-                let rest = signs.as_str();
-                signs.by_ref().find(|sign| ('@'..='~').contains(sign));
+            '\u{1b}' if characters.as_str().starts_with('[') => {
+                characters.next();
+                let rest = characters.as_str();
+                characters
+                    .by_ref()
+                    .find(|character| ('@'..='~').contains(character));
                 if rest.starts_with("?2026l") {
                     plain.push(FRAME_END);
                 }
             }
             '\r' => {}
-            sign => plain.push(sign),
+            character => plain.push(character),
         }
     }
     plain

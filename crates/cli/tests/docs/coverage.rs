@@ -77,14 +77,19 @@ fn every_action_is_documented_with_its_parameters() {
         let shares = section.contains(MODEL_PARAMETERS);
         let is_shared = |parameter: &Parameter| {
             let mut shared = calls.parameters.table().iter();
-            shares && shared.any(|it| (it.name, it.doc) == (parameter.name, parameter.doc))
+            shares && shared.any(|other| (other.name, other.doc) == (parameter.name, parameter.doc))
         };
         for parameter in about.parameters.table() {
             if is_shared(parameter) && !section.contains(&format!("`{}`", parameter.name)) {
                 problems.push(format!("{}: {} is not named", &*about.name, parameter.name));
             }
         }
-        for alias in about.parameters.table().iter().flat_map(|it| it.aliases) {
+        for alias in about
+            .parameters
+            .table()
+            .iter()
+            .flat_map(|known| known.aliases)
+        {
             if !section.contains(&format!("`{alias}`")) {
                 problems.push(format!("{}: {alias} is not named", &*about.name));
             }

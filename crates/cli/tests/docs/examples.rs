@@ -83,7 +83,7 @@ fn every_docker_agent_example_is_valid_and_answers() {
         let warned = warned["warnings"].as_array().unwrap();
         let codes: Vec<&str> = warned
             .iter()
-            .map(|it| it["code"].as_str().unwrap())
+            .map(|problem| problem["code"].as_str().unwrap())
             .collect();
         assert_eq!(codes, *warnings, "{file}: {}", checked.stdout);
         if *name == "docker_mcp" && Home::has("docker") {

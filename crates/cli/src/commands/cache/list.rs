@@ -83,8 +83,8 @@ pub(super) async fn whole_name(cache: &Cache, given: &str) -> Result<Option<Stri
         found.extend(meant.map(ToOwned::to_owned));
     };
     cache.each(&filter, collect).await?;
-    let most = MAX_CANDIDATES as usize + 1;
-    resolve("keys", given, found.into_iter().take(most).collect())
+    let maximum = MAX_CANDIDATES as usize + 1;
+    resolve("keys", given, found.into_iter().take(maximum).collect())
 }
 
 /// Prints a JSON array of all entries, page by page.

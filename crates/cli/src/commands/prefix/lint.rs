@@ -253,7 +253,7 @@ fn changing(text: &str) -> Vec<SuspectText<'_>> {
     let mut found = lint_text(text);
     for template in text.split("{{").skip(1) {
         let template = template.split("}}").next().unwrap_or_default();
-        let mut words = template.split(|sign: char| !sign.is_alphanumeric());
+        let mut words = template.split(|character: char| !character.is_alphanumeric());
         let asked = words.find_map(|word| {
             let mut known = CHANGING_VARIABLES.iter();
             known

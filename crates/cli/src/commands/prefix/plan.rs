@@ -223,7 +223,10 @@ fn format_estimate(estimate: &Estimate) -> String {
     for column in &estimate.columns {
         text += &refused(column).unwrap_or_default();
     }
-    let unpriced = estimate.columns.iter().find_map(|it| it.unpriced.as_ref());
+    let unpriced = estimate
+        .columns
+        .iter()
+        .find_map(|column| column.unpriced.as_ref());
     if let Some(unknown) = unpriced {
         text += &format!("without a price: {}\n", on_one_line(&unknown.to_string()));
     }
@@ -241,7 +244,7 @@ fn describe(recommendation: &Recommendation<'_>) -> String {
         cost(cheapest)
     );
     let difference = recommendation.difference(cheapest);
-    if let Some(difference) = difference.filter(|it| *it < 0.0) {
+    if let Some(difference) = difference.filter(|difference| *difference < 0.0) {
         let percent = -difference * 100.0;
         text += &format!(", {percent:.0} % less than `{}`", reference.scheme.name());
     }
@@ -258,10 +261,12 @@ fn percent(change: f64) -> String {
 
 fn row(column: &Column, recommendation: Option<&Recommendation<'_>>) -> Vec<String> {
     let usage = &column.usage;
-    let compared =
-        recommendation.filter(|it| column.charged > 0 && column.scheme != it.reference.scheme);
-    let change = compared.and_then(|it| it.difference(column));
-    let is_cheapest = recommendation.is_some_and(|it| it.cheapest.scheme == column.scheme);
+    let compared = recommendation.filter(|recommendation| {
+        column.charged > 0 && column.scheme != recommendation.reference.scheme
+    });
+    let change = compared.and_then(|recommendation| recommendation.difference(column));
+    let is_cheapest = recommendation
+        .is_some_and(|recommendation| recommendation.cheapest.scheme == column.scheme);
     vec![
         column.scheme.name().to_owned(),
         cost(column),
@@ -312,7 +317,7 @@ fn as_json(estimates: &[&Estimate], assumed: Option<u64>) -> Value {
                 "model": estimate.model,
                 "requests": estimate.requests,
                 "plans": plans,
-                "cheapest": recommendation.as_ref().map(|it| it.cheapest.scheme.name()),
+                "cheapest": recommendation.as_ref().map(|recommendation| recommendation.cheapest.scheme.name()),
                 "recommendation": recommendation.as_ref().map(Recommendation::advice),
             })
         })

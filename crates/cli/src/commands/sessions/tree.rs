@@ -174,7 +174,8 @@ impl SessionTree<'_> {
             })
         });
         let unreadable = self.tree.unreadable.iter();
-        let unreadable = unreadable.map(|(id, it)| json!({"id": id, "error": it.to_string()}));
+        let unreadable =
+            unreadable.map(|(id, error)| json!({"id": id, "error": error.to_string()}));
         let sharing = &self.tree.sharing;
         json!({
             "runs": runs.collect::<Vec<_>>(), "empty": self.tree.empty,

@@ -42,7 +42,11 @@ pub(super) fn default_places(process_environment: &ProcessEnvironment) -> Vec<Pa
     });
     places.extend(databases.map(|entry| entry.path()));
     places.extend(variable("OPENCODE_DB"));
-    let existing: Vec<PathBuf> = places.iter().filter(|it| it.exists()).cloned().collect();
+    let existing: Vec<PathBuf> = places
+        .iter()
+        .filter(|place| place.exists())
+        .cloned()
+        .collect();
     if existing.is_empty() {
         places
     } else {
