@@ -20,12 +20,15 @@ pub fn check(bytes: &[u8]) {
     if let Some(target) = &judgment.target {
         assert!(target.starts_with('/'), "{judgment:?}");
         let path = target.split('?').next().unwrap_or_default();
-        assert!(!path.split('/').any(|it| it == ".."), "{judgment:?}");
+        assert!(
+            !path.split('/').any(|segment| segment == ".."),
+            "{judgment:?}"
+        );
     }
     if let Some(query) = &judgment.query_without_credentials {
         let mut names = query
             .split('&')
-            .map(|it| it.split('=').next().unwrap_or_default());
+            .map(|parameter| parameter.split('=').next().unwrap_or_default());
         assert!(
             !names.any(|name| matches!(name, "key" | "access_token" | "oauth_token")),
             "{query}"
@@ -35,7 +38,7 @@ pub fn check(bytes: &[u8]) {
     let Some(key) = &judgment.key else {
         return;
     };
-    let key_of = |judgment: Option<Judgment>| judgment.and_then(|it| it.key);
+    let key_of = |judgment: Option<Judgment>| judgment.and_then(|judgment| judgment.key);
     // Another order of the keys of the body, with other white space.
     if let Some(reordered) = reordered(body) {
         let other = judge_with(&headers, &reordered);
@@ -69,7 +72,8 @@ pub fn check(bytes: &[u8]) {
         let more = [b"{\"a fuzzed member\":1", comma, members].concat();
         let other = judge_with(&headers, &more);
         assert_ne!(key_of(other.clone()).as_ref(), Some(key));
-        let is_judged = other.is_some_and(|it| it.key.is_some() && it.cacheability != "never");
+        let is_judged = other
+            .is_some_and(|judgment| judgment.key.is_some() && judgment.cacheability != "never");
         assert!(!is_judged || method == Method::GET, "unknown member");
     }
 }
@@ -77,7 +81,7 @@ pub fn check(bytes: &[u8]) {
 type Request<'b> = (Method, Uri, HeaderMap, &'b [u8]);
 
 fn parse(bytes: &[u8]) -> Option<Request<'_>> {
-    let end = bytes.windows(2).position(|it| it == b"\n\n")?;
+    let end = bytes.windows(2).position(|window| window == b"\n\n")?;
     let mut lines = bytes[..end].split(|byte| *byte == b'\n');
     let mut first = lines.next()?.splitn(2, |byte| *byte == b' ');
     let method = Method::from_bytes(first.next()?).ok()?;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
 use cachalot_core::{EffectTarget, Effects};
+use cachalot_tools::workspace::PathError;
 use cachalot_tools::{
     Arguments, CacheClass, Operation, OperationMetadata, Parameter, ParameterKind, ToolContext,
     ToolOutput,
@@ -45,12 +46,9 @@ impl LongestLine {
 }
 
 /// Where the file is, if it may be read.
-fn file(arguments: &Arguments, context: &ToolContext) -> Result<PathBuf, String> {
+fn file(arguments: &Arguments, context: &ToolContext) -> Result<PathBuf, PathError> {
     let path = arguments.get("path").and_then(Value::as_str);
-    context
-        .workspace
-        .resolve(path.unwrap_or_default())
-        .map_err(|refusal| refusal.to_string())
+    context.workspace.resolve(path.unwrap_or_default())
 }
 
 #[async_trait]
@@ -72,7 +70,7 @@ impl Operation for LongestLine {
     async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput {
         let path = match file(&arguments, context) {
             Ok(path) => path,
-            Err(why) => return ToolOutput::error(why),
+            Err(error) => return ToolOutput::error(error.to_string()),
         };
         self.done.fetch_add(1, Ordering::SeqCst);
         // Noted before it is looked at, and read through the same handle.
