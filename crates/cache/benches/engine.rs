@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use cachalot_cache::{
     BeginResult, Cache, CacheBounds, CacheOptions, Call, CallKind, EntryFilter, LabelCriterion,
-    Ledger, Policy, RunResult, Scope, SingleFlight,
+    Ledger, Policy, RunPolicy, RunResult, Scope, SingleFlight,
 };
 use cachalot_core::{Canonical, Clock as _, Digest, SecretSet, Spend, SystemClock};
 use cachalot_store::sqlite::{self, SqliteStore};
@@ -310,10 +310,13 @@ fn stores(home: &Path) {
     let cache = cache(&memory, Some(&home.join("stores-ledger.db")), 64 << 20);
     let reference = indexed(&home.join("bare-stores.db"));
     let policy = Policy {
-        join: SingleFlight::AllProcesses {
-            wait: Duration::from_secs(5),
+        run: RunPolicy {
+            join: SingleFlight::AllProcesses {
+                wait: Duration::from_secs(5),
+            },
+            ttl: Some(Duration::from_secs(86_400)),
+            ..RunPolicy::default()
         },
-        ttl: Some(Duration::from_secs(86_400)),
         ..Policy::default()
     };
     let one = current_thread();

@@ -9,7 +9,7 @@ use cachalot_store::{Error, ErrorKind, Label, Lease, Store, StoreReply};
 
 use crate::Reason;
 use crate::breaker::{Access, Breaker, is_unavailable};
-use crate::policy::{DEFAULT_LOOKUP_TIMEOUT, Policy};
+use crate::policy::{DEFAULT_LOOKUP_TIMEOUT, RunPolicy};
 use crate::sync::{Mutex, lock};
 
 /// Maximum time to wait for a late lease in order to release it, and maximum time for the release.
@@ -147,12 +147,12 @@ impl StoreAccess {
     }
 
     /// The time budget for storing an answer.
-    pub(crate) fn store_budget(&self, policy: &Policy) -> TimeBudget {
+    pub(crate) fn store_budget(&self, run: &RunPolicy) -> TimeBudget {
         let store_timed_out = self.store_timed_out.load(Ordering::Relaxed);
         TimeBudget::new(if store_timed_out {
-            policy.store_timeout.min(DEFAULT_LOOKUP_TIMEOUT)
+            run.store_timeout.min(DEFAULT_LOOKUP_TIMEOUT)
         } else {
-            policy.store_timeout
+            run.store_timeout
         })
     }
 
@@ -228,8 +228,8 @@ pub(crate) struct TimeBudget {
 }
 
 impl TimeBudget {
-    pub(crate) fn for_policy(policy: &Policy) -> Self {
-        Self::new(policy.lookup_timeout)
+    pub(crate) fn for_run(run: &RunPolicy) -> Self {
+        Self::new(run.lookup_timeout)
     }
 
     pub(crate) fn new(time: Duration) -> Self {
@@ -245,10 +245,10 @@ impl TimeBudget {
 
     /// Restores the full budget unless it is used up: waiting for another process is not waiting for the
     /// store.
-    pub(crate) fn refill(&self, policy: &Policy) {
+    pub(crate) fn refill(&self, run: &RunPolicy) {
         if !self.remaining().is_zero() {
             self.nanoseconds
-                .store(nanoseconds(policy.lookup_timeout), Ordering::Relaxed);
+                .store(nanoseconds(run.lookup_timeout), Ordering::Relaxed);
         }
     }
 

@@ -17,7 +17,7 @@ use crate::lookup::{
     Lookup, LookupMiss, find_entry, find_frozen, find_in_front, find_in_store, unfronted,
 };
 use crate::outcome::Outcome;
-use crate::policy::{CacheMode, HitPolicy, Policy};
+use crate::policy::{CacheMode, HitPolicy, Policy, RunPolicy};
 use crate::request::Request;
 use crate::reserve::{ReservationOutcome, reserve};
 use crate::summary::CacheStatus;
@@ -28,7 +28,7 @@ use crate::{Call, FrozenMiss, Key, Reason};
 pub enum BeginResult {
     /// Answered by an entry, or by a run that another caller leads.
     Served(Outcome),
-    /// Answered by an entry that expired less than [`Policy::stale_while_revalidate`] ago.
+    /// Answered by an entry that expired less than [`RunPolicy::stale_while_revalidate`] ago.
     Stale {
         /// The answer.
         outcome: Outcome,
@@ -42,14 +42,14 @@ pub enum BeginResult {
 }
 
 /// Implements [`crate::Cache::begin_with`].
-pub(crate) async fn begin<P: Borrow<Policy> + Send + Sync>(
+pub(crate) async fn begin<R: Borrow<RunPolicy> + Send + Sync>(
     engine: &Arc<Engine>,
     call: &Call<'_>,
-    hit: &HitPolicy<'_>,
-    policy: impl FnOnce() -> P,
+    hit: &HitPolicy,
+    run: impl FnOnce() -> R,
 ) -> Result<BeginResult, FrozenMiss> {
     let key = Key::for_call(call);
-    if matches!(hit.mode, CacheMode::On | CacheMode::ReadOnly) {
+    if hit.serves_entries() {
         let now = engine.access.clock.now();
         let found = find_in_front(engine, &key, hit, now).await;
         if let Some(front_entry) = found {
@@ -59,23 +59,15 @@ pub(crate) async fn begin<P: Borrow<Policy> + Send + Sync>(
     }
     // Large, and not needed for a hit.
     Box::pin(async move {
-        let policy = policy();
-        debug_assert_eq!(
-            (hit.mode, hit.domains, hit.accepts.is_some()),
-            (
-                policy.borrow().mode,
-                &*policy.borrow().domains,
-                policy.borrow().accepts.is_some()
-            )
-        );
-        let request = Request::new(engine, key, call, policy.borrow());
+        let run = run();
+        let request = Request::new(engine, key, call, hit, run.borrow());
         begin_without_front(&request).await
     })
     .await
 }
 
 async fn begin_without_front(request: &Request<'_>) -> Result<BeginResult, FrozenMiss> {
-    Ok(match request.policy.mode {
+    Ok(match request.hit.mode {
         CacheMode::Off => BeginResult::Run(uncached(
             request,
             CacheStatus::Bypass(Reason::Off),
@@ -83,7 +75,7 @@ async fn begin_without_front(request: &Request<'_>) -> Result<BeginResult, Froze
         )),
         CacheMode::Frozen => BeginResult::Served(frozen(request).await?),
         CacheMode::Refresh => refresh(request).await,
-        CacheMode::On if request.policy.is_new_key && request.policy.domains.is_empty() => {
+        CacheMode::On if request.run.is_new_key && request.hit.domains.is_empty() => {
             BeginResult::Run(lead_new_key(request).await)
         }
         CacheMode::On | CacheMode::ReadOnly => serve_or_lead(request).await,
@@ -97,7 +89,7 @@ pub(crate) fn bypass(
     policy: &Policy,
     reason: Reason,
 ) -> Ticket {
-    let request = Request::new(engine, Key::for_call(call), call, policy);
+    let request = Request::new(engine, Key::for_call(call), call, &policy.hit, &policy.run);
     uncached(&request, CacheStatus::Bypass(reason.clone()), reason)
 }
 
@@ -107,8 +99,8 @@ pub(crate) async fn probe(
     call: &Call<'_>,
     policy: &Policy,
 ) -> Result<Outcome, Reason> {
-    let request = Request::new(engine, Key::for_call(call), call, policy);
-    let found = match policy.mode {
+    let request = Request::new(engine, Key::for_call(call), call, &policy.hit, &policy.run);
+    let found = match policy.hit.mode {
         CacheMode::Off => Err(Reason::Off),
         CacheMode::Refresh => Err(Reason::Refresh),
         CacheMode::Frozen => find_frozen(&request).await,
@@ -132,7 +124,7 @@ fn serve_hit(
     key: Key,
     front_entry: &Arc<FrontEntry>,
     status: CacheStatus,
-    hit: &HitPolicy<'_>,
+    hit: &HitPolicy,
     now: Millis,
 ) -> Outcome {
     // Only `CacheMode::On` may write to the store here.
@@ -150,7 +142,7 @@ fn account_hit(
     key: Key,
     front_entry: &FrontEntry,
     status: CacheStatus,
-    hit: &HitPolicy<'_>,
+    hit: &HitPolicy,
     now: Millis,
 ) -> Outcome {
     let entry = &front_entry.entry;
@@ -158,14 +150,14 @@ fn account_hit(
     let tally = &front_entry.tally;
     engine
         .ledger
-        .record_hit(entry, tally, now, answered, hit.session);
+        .record_hit(entry, tally, now, answered, hit.session.as_ref());
     Outcome::from_entry(key, entry, status)
 }
 
 /// Serves an entry that was not found in the front.
 fn serve(request: &Request<'_>, front_entry: &Arc<FrontEntry>, status: CacheStatus) -> Outcome {
-    let (hit, now) = (request.policy.for_hit(), request.engine.access.clock.now());
-    serve_hit(request.engine, request.key, front_entry, status, &hit, now)
+    let (hit, now) = (request.hit, request.engine.access.clock.now());
+    serve_hit(request.engine, request.key, front_entry, status, hit, now)
 }
 
 /// Serves the local copy of an entry if the store did not answer. Fails with the reason of the miss.
@@ -173,9 +165,12 @@ async fn serve_local_copy(request: &Request<'_>, reason: &Reason) -> Result<Outc
     let (Some(local), Reason::StoreUnavailable(_)) = (&request.engine.local, reason) else {
         return Err(reason.clone());
     };
-    let (engine, key, call) = (request.engine, request.key, request.call);
-    let hit = request.policy.for_hit();
-    let Some(entry) = local.find(&key, call, request.policy).await else {
+    let (engine, key) = (request.engine, request.key);
+    let hit = request.hit;
+    let Some(entry) = local
+        .find(&key, request.call, request.hit, request.run)
+        .await
+    else {
         return Err(reason.clone());
     };
     if !hit.is_accepted(&entry.body.bytes) {
@@ -185,7 +180,7 @@ async fn serve_local_copy(request: &Request<'_>, reason: &Reason) -> Result<Outc
     let front_entry = unfronted(request, entry);
     let status = CacheStatus::LocalHit(reason.clone());
     let now = engine.access.clock.now();
-    Ok(account_hit(engine, key, &front_entry, status, &hit, now))
+    Ok(account_hit(engine, key, &front_entry, status, hit, now))
 }
 
 /// Returns a ticket that no caller can join and whose answer is not stored.
@@ -238,14 +233,14 @@ async fn serve_or_lead(request: &Request<'_>) -> BeginResult {
                 let status = CacheStatus::Miss(reason);
                 // The ticket is created before the next await: a flight without a ticket would never end.
                 let ticket = Ticket::new(request, flight, status, storable);
-                let wait = request.policy.wait_for_processes();
+                let wait = request.run.wait_for_processes();
                 return run(reserve_ticket(request, ticket, superseded, missed, wait).await);
             }
         }
         // Another caller may have stored the answer in the meantime.
         let now = engine.access.clock.now();
-        let hit = request.policy.for_hit();
-        if let Some(front_entry) = find_in_front(engine, key, &hit, now).await {
+        let hit = request.hit;
+        if let Some(front_entry) = find_in_front(engine, key, hit, now).await {
             return BeginResult::Served(serve(request, &front_entry, CacheStatus::Hit));
         }
     }
@@ -274,7 +269,7 @@ async fn refresh(request: &Request<'_>) -> BeginResult {
         CacheStatus::Miss(Reason::Refresh),
         storable,
     );
-    let wait = request.policy.wait_for_processes();
+    let wait = request.run.wait_for_processes();
     run(reserve_ticket(request, ticket, superseded, *missed, wait).await)
 }
 
@@ -282,7 +277,7 @@ async fn refresh(request: &Request<'_>) -> BeginResult {
 async fn lead_new_key(request: &Request<'_>) -> Ticket {
     let labels = request.labels();
     let local_epochs = request.engine.writes.local_epochs(&[]);
-    let missed = LookupMiss::unread(Reason::Absent, local_epochs, request.policy);
+    let missed = LookupMiss::unread(Reason::Absent, local_epochs, request.hit);
     let (flight, _) = join::supersede(request, true, None, &missed, &labels).await;
     let storable = request.check_labels(&labels);
     let status = CacheStatus::Miss(missed.reason);
@@ -303,7 +298,7 @@ fn run(reserved: Result<Ticket, Outcome>) -> BeginResult {
 fn stale_entry(request: &Request<'_>, missed: &mut LookupMiss) -> Option<Arc<FrontEntry>> {
     let stale = missed.stale.take()?;
     stale
-        .is_within(request.policy.stale_while_revalidate)
+        .is_within(request.run.stale_while_revalidate)
         .then_some(stale.front_entry)
 }
 
@@ -326,7 +321,7 @@ async fn refresh_stale(
     missed: LookupMiss,
     labels: &[Label],
 ) -> StaleRefresh {
-    if request.policy.mode != CacheMode::On {
+    if request.hit.mode != CacheMode::On {
         return StaleRefresh::Ticket(None);
     }
     let entered = join::refresh_alone(request, ended_flights, lookup_guard, &missed, labels);

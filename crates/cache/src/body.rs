@@ -84,7 +84,7 @@ impl Body {
 /// Reads an answer chunk by chunk.
 ///
 /// A reader of an answer that is not stored ([`crate::Ticket::decline`]) fails if it falls too far behind: at most
-/// [`crate::Policy::max_bytes`] that it has not read are kept for it, and at least 1 MiB. Other readers and the run do
+/// [`crate::RunPolicy::max_bytes`] that it has not read are kept for it, and at least 1 MiB. Other readers and the run do
 /// not wait for it.
 pub struct BodyReader {
     /// A guard holds only the chunks that are not read yet.

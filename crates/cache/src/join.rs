@@ -14,7 +14,7 @@ use crate::lease::Reservation;
 use crate::ledger::CallStatus;
 use crate::lookup::LookupMiss;
 use crate::outcome::{Outcome, OutcomeState};
-use crate::policy::{CacheMode, SingleFlight};
+use crate::policy::SingleFlight;
 use crate::request::Request;
 use crate::summary::CacheStatus;
 
@@ -38,7 +38,7 @@ pub(crate) async fn join(
 ) -> FlightEntry {
     let is_current = |flight: &Flight| is_current(request, flight, missed);
     let has_unknown_epochs = missed.has_unknown_epochs();
-    let joins = request.policy.join != SingleFlight::Off && !has_unknown_epochs;
+    let joins = request.run.join != SingleFlight::Off && !has_unknown_epochs;
     let join_mode = match missed.reservation {
         _ if has_unknown_epochs => JoinMode::Detached,
         // The key is reserved: an answer that this process stored before would have been found.
@@ -62,7 +62,7 @@ pub(crate) async fn refresh_alone(
         Some(Reservation::Held(_)) => JoinMode::Reserved,
         _ => JoinMode::Alone(ended_flights),
     };
-    let joinable = request.policy.join != SingleFlight::Off;
+    let joinable = request.run.join != SingleFlight::Off;
     let start = || flight_start(request, joinable, labels, missed);
     let is_current = |flight: &Flight| is_current(request, flight, missed);
     enter(request, join_mode, lookup_guard.as_ref(), is_current, start).await
@@ -71,7 +71,7 @@ pub(crate) async fn refresh_alone(
 /// True if a flight began under the state in which the call was looked up.
 fn is_current(request: &Request<'_>, flight: &Flight, missed: &LookupMiss) -> bool {
     flight.began_under(
-        &request.policy.domains,
+        &request.hit.domains,
         &missed.local_epochs,
         missed.epochs.as_deref(),
     )
@@ -91,7 +91,7 @@ pub(crate) async fn supersede(
     } else {
         JoinMode::Detached
     };
-    let joinable = request.policy.join != SingleFlight::Off;
+    let joinable = request.run.join != SingleFlight::Off;
     let start = || flight_start(request, joinable, labels, missed);
     let entered = enter(request, join_mode, lookup_guard.as_ref(), |_| false, start);
     match entered.await {
@@ -108,7 +108,7 @@ pub(crate) fn detach(request: &Request<'_>) -> Arc<Flight> {
         stores: false,
         joinable: false,
         labels: request.labels(),
-        domains: request.policy.domains.clone(),
+        domains: request.hit.domains.clone(),
         local_epochs: LocalEpochs::default(),
         epochs: None,
     };
@@ -118,7 +118,7 @@ pub(crate) fn detach(request: &Request<'_>) -> Arc<Flight> {
         JoinMode::Detached,
         None,
         |_| false,
-        request.policy.form,
+        request.run.form,
         start,
     ) {
         FlightEntry::Lead { flight, .. } => flight,
@@ -142,7 +142,7 @@ async fn enter(
             join_mode,
             lookup_guard,
             &is_current,
-            request.policy.form,
+            request.run.form,
             &start,
         ) {
             FlightEntry::Wait => flights.lookup_released(&request.key).await,
@@ -158,11 +158,10 @@ fn flight_start(
     missed: &LookupMiss,
 ) -> FlightStart {
     FlightStart {
-        stores: matches!(request.policy.mode, CacheMode::On | CacheMode::Refresh)
-            && !missed.has_unknown_epochs(),
+        stores: request.hit.stores_answers() && !missed.has_unknown_epochs(),
         joinable,
         labels: labels.to_vec(),
-        domains: request.policy.domains.clone(),
+        domains: request.hit.domains.clone(),
         local_epochs: missed.local_epochs.clone(),
         epochs: missed.epochs.clone(),
     }
@@ -205,7 +204,7 @@ pub(crate) async fn revoke(request: &Request<'_>, superseded: Vec<Arc<Flight>>) 
         flight.revoke();
         if let Some(lease) = flight.take_lease() {
             let access = &request.engine.access;
-            access.release(lease, request.policy.lookup_timeout).await;
+            access.release(lease, request.run.lookup_timeout).await;
         }
     }
 }

@@ -41,7 +41,7 @@ use writer::Writer;
 
 use crate::access::StoreAccess;
 use crate::entry::Entry;
-use crate::policy::Policy;
+use crate::policy::{HitPolicy, RunPolicy};
 use crate::{Call, CallKind, Key};
 
 /// The label whose value is shown to users as an entry's key.
@@ -96,7 +96,8 @@ impl PendingRow {
         access: &StoreAccess,
         call: &Call<'_>,
         key: Key,
-        policy: &Policy,
+        hit: &HitPolicy,
+        run: &RunPolicy,
         answered: CallStatus,
     ) -> Self {
         Self {
@@ -106,8 +107,8 @@ impl PendingRow {
             scope: call.scope.to_string(),
             name: call.name.to_owned(),
             key,
-            handle: find_handle(&policy.labels),
-            session: policy.session.clone(),
+            handle: find_handle(&run.labels),
+            session: hit.session.clone(),
             input: call.input.clone(),
             secret_set: Arc::clone(&access.secret_set),
             answered,

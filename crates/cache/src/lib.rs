@@ -65,7 +65,7 @@ pub use ledger::{
 pub use outcome::Outcome;
 pub use policy::{
     CacheMode, DEFAULT_LOOKUP_TIMEOUT, DEFAULT_MAX_BYTES, DEFAULT_STORE_TIMEOUT, Domain, Form,
-    HitPolicy, OrphanPolicy, Policy, Quota, SingleFlight,
+    HitPolicy, OrphanPolicy, Policy, Quota, RunPolicy, SingleFlight,
 };
 pub use reason::{Failure, FrozenMiss, Reason};
 pub use summary::{CacheStatus, CallSummary, EntryProvenance, Revision};
@@ -105,26 +105,26 @@ impl Cache {
     }
 
     /// Serves an entry, joins a flight (only if its epochs are still current), or returns a ticket. A store
-    /// that fails or is slow delays the call by at most [`Policy::lookup_timeout`], then results in [`BeginResult::Run`].
+    /// that fails or is slow delays the call by at most [`RunPolicy::lookup_timeout`], then results in [`BeginResult::Run`].
     ///
     /// # Errors
     /// In [`CacheMode::Frozen`], if no entry answers the call.
     pub async fn begin(&self, call: &Call<'_>, policy: &Policy) -> Result<BeginResult, FrozenMiss> {
-        self.begin_with(call, &policy.for_hit(), || policy).await
+        self.begin_with(call, &policy.hit, || &policy.run).await
     }
 
-    /// Calls [`Cache::begin`], with a policy that is created only if the in-process front does not answer the
-    /// call. `hit` is the part of that policy that a hit needs.
+    /// Calls [`Cache::begin`], with the two parts of a policy: `run` is created only if the in-process front does not
+    /// answer the call.
     ///
     /// # Errors
     /// In [`CacheMode::Frozen`], if no entry answers the call.
-    pub fn begin_with<P: Borrow<Policy> + Send + Sync>(
+    pub fn begin_with<R: Borrow<RunPolicy> + Send + Sync>(
         &self,
         call: &Call<'_>,
-        hit: &HitPolicy<'_>,
-        policy: impl FnOnce() -> P,
+        hit: &HitPolicy,
+        run: impl FnOnce() -> R,
     ) -> impl Future<Output = Result<BeginResult, FrozenMiss>> {
-        begin::begin(&self.0, call, hit, policy)
+        begin::begin(&self.0, call, hit, run)
     }
 
     /// Returns a ticket for a call that must not use the cache, because its dependencies cannot be
@@ -156,27 +156,27 @@ impl Cache {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        self.through_with(call, &policy.for_hit(), || policy, work)
+        self.through_with(call, &policy.hit, || &policy.run, work)
             .await
     }
 
-    /// Calls [`Cache::through`], with a policy that is created only if the in-process front does not answer the
-    /// call, and work that is prepared only if it runs. `hit` is the part of that policy that a hit needs.
+    /// Calls [`Cache::through`], with the two parts of a policy: `run` is created only if the in-process front does not
+    /// answer the call, and work that is prepared only if it runs.
     ///
     /// # Errors
     /// In [`CacheMode::Frozen`], if no entry answers the call.
-    pub async fn through_with<P, F>(
+    pub async fn through_with<R, F>(
         &self,
         call: &Call<'_>,
-        hit: &HitPolicy<'_>,
-        policy: impl FnOnce() -> P,
+        hit: &HitPolicy,
+        run: impl FnOnce() -> R,
         work: impl FnOnce(Ticket) -> F,
     ) -> Result<Outcome, FrozenMiss>
     where
-        P: Borrow<Policy> + Send + Sync,
+        R: Borrow<RunPolicy> + Send + Sync,
         F: Future<Output = ()> + Send + 'static,
     {
-        match self.begin_with(call, hit, policy).await? {
+        match self.begin_with(call, hit, run).await? {
             BeginResult::Served(outcome) => Ok(outcome),
             BeginResult::Stale { outcome, refresh } => {
                 if let Some(refresh) = refresh {
@@ -187,7 +187,7 @@ impl Cache {
             BeginResult::Run(ticket) => {
                 let outcome = ticket.outcome();
                 let (engine, flight) = (Arc::clone(&self.0), Arc::clone(&ticket.flight));
-                let orphan = ticket.policy.orphan;
+                let orphan = ticket.policy.run.orphan;
                 let run = work(ticket);
                 tokio::spawn(async move {
                     tokio::select! {

@@ -24,7 +24,7 @@ use crate::erase_all::erase_all;
 use crate::evict::Eviction;
 use crate::front::FrontEntry;
 use crate::lease::{LateLookup, Reservation, ReservationRequest, UnclaimedLease, get_or_reserve};
-use crate::policy::{DEFAULT_LOOKUP_TIMEOUT, DEFAULT_STORE_TIMEOUT, Policy};
+use crate::policy::{DEFAULT_LOOKUP_TIMEOUT, DEFAULT_STORE_TIMEOUT, HitPolicy, RunPolicy};
 use crate::sync::{Mutex, lock};
 use crate::witness::SERVE_CHECK_TIMEOUT;
 use crate::{Call, Key, Reason};
@@ -110,8 +110,8 @@ pub(crate) struct LocalCopies {
 }
 
 /// True if calls with this policy may be answered by a copy.
-pub(crate) fn is_permitted(policy: &Policy) -> bool {
-    policy.ttl.is_some() && policy.domains.is_empty()
+pub(crate) fn is_permitted(hit: &HitPolicy, run: &RunPolicy) -> bool {
+    run.ttl.is_some() && hit.domains.is_empty()
 }
 
 impl LocalCopies {
@@ -195,8 +195,14 @@ impl LocalCopies {
     }
 
     /// Returns the copy that answers a call, if one may.
-    pub(crate) async fn find(&self, key: &Key, call: &Call<'_>, policy: &Policy) -> Option<Entry> {
-        if !self.is_served || !is_permitted(policy) {
+    pub(crate) async fn find(
+        &self,
+        key: &Key,
+        call: &Call<'_>,
+        hit: &HitPolicy,
+        run: &RunPolicy,
+    ) -> Option<Entry> {
+        if !self.is_served || !is_permitted(hit, run) {
             return None;
         }
         let (found, state) = self.get(&key.text()).await.ok()?;

@@ -13,7 +13,7 @@ use crate::epoch::LocalEpochs;
 use crate::front::{FrontEntry, Stamp};
 use crate::lease::{EnterAnswer, Reservation, ReservationRequest, get_or_reserve};
 use crate::local::ErasureState;
-use crate::policy::{CacheMode, Domain, HitPolicy, Policy};
+use crate::policy::{CacheMode, Domain, HitPolicy};
 use crate::request::Request;
 use crate::witness::SERVE_CHECK_TIMEOUT;
 use crate::{Key, Reason};
@@ -66,11 +66,11 @@ impl LookupMiss {
     }
 
     /// A miss because the store was not read: it was not asked, or did not answer.
-    pub(crate) fn unread(reason: Reason, local_epochs: LocalEpochs, policy: &Policy) -> Box<Self> {
+    pub(crate) fn unread(reason: Reason, local_epochs: LocalEpochs, hit: &HitPolicy) -> Box<Self> {
         Box::new(Self {
             reason,
             local_epochs,
-            epochs: policy.domains.is_empty().then(Vec::new),
+            epochs: hit.domains.is_empty().then(Vec::new),
             erased: None,
             erasures: None,
             reservation: None,
@@ -83,7 +83,7 @@ impl LookupMiss {
 /// Looks an entry up in the front and in the store. Reserves nothing.
 pub(crate) async fn find_entry(request: &Request<'_>) -> Lookup {
     let now = request.engine.access.clock.now();
-    match find_in_front(request.engine, &request.key, &request.policy.for_hit(), now).await {
+    match find_in_front(request.engine, &request.key, request.hit, now).await {
         Some(front_entry) => Lookup::Hit(front_entry),
         None => find_in_store(request, None).await,
     }
@@ -93,10 +93,10 @@ pub(crate) async fn find_entry(request: &Request<'_>) -> Lookup {
 pub(crate) async fn find_in_front(
     engine: &Engine,
     key: &Key,
-    hit: &HitPolicy<'_>,
+    hit: &HitPolicy,
     now: Millis,
 ) -> Option<Arc<FrontEntry>> {
-    let domains = hit.domains;
+    let domains = &hit.domains;
     let store = engine.access.store().ok()?;
     if engine.writes.local_epochs(domains).being_written.is_some() {
         return None;
@@ -123,19 +123,19 @@ pub(crate) async fn find_in_store(
     request: &Request<'_>,
     reservation_request: Option<ReservationRequest<'_>>,
 ) -> Lookup {
-    let (engine, policy) = (request.engine, request.policy);
+    let (engine, hit) = (request.engine, request.hit);
     // Read before the lookup.
-    let local_epochs = engine.writes.local_epochs(&policy.domains);
+    let local_epochs = engine.writes.local_epochs(&hit.domains);
     if let Some(domain) = &local_epochs.being_written {
         let reason = Reason::Written(domain.to_string());
-        return Lookup::Miss(LookupMiss::unread(reason, local_epochs, policy));
+        return Lookup::Miss(LookupMiss::unread(reason, local_epochs, hit));
     }
     let store = match engine.access.store() {
         Ok(store) => store,
-        Err(reason) => return Lookup::Miss(LookupMiss::unread(reason, local_epochs, policy)),
+        Err(reason) => return Lookup::Miss(LookupMiss::unread(reason, local_epochs, hit)),
     };
     let key_text = request.key.text();
-    let domains: Vec<String> = policy.domains.iter().map(Domain::counter).collect();
+    let domains: Vec<String> = hit.domains.iter().map(Domain::counter).collect();
     let mut counters: Vec<&str> = domains.iter().map(String::as_str).collect();
     let before = match &engine.local {
         Some(local) => local.erasures().await,
@@ -151,7 +151,7 @@ pub(crate) async fn find_in_store(
     let (found, reservation) = match read(request, reservation_request, store, &counters).await {
         Ok(read) => read,
         Err(reason) => {
-            let mut missed = LookupMiss::unread(reason, local_epochs, policy);
+            let mut missed = LookupMiss::unread(reason, local_epochs, hit);
             missed.erasures = before.map(Box::new);
             return Lookup::Miss(missed);
         }
@@ -167,15 +167,12 @@ pub(crate) async fn find_in_store(
         (Some(local), Some(before), Some(erased)) => local.note_answer(before, erased).await,
         _ => None,
     };
-    let local = engine
-        .local
-        .as_ref()
-        .filter(|_| matches!(policy.mode, CacheMode::On | CacheMode::Refresh));
+    let local = engine.local.as_ref().filter(|_| hit.stores_answers());
     if let (Some(local), Some(_)) = (local, erasures) {
         local.send_soon();
     }
     let revision = record.as_ref().map(|record| record.revision);
-    let servable = match policy.mode {
+    let servable = match hit.mode {
         CacheMode::Refresh => Err(Unservable::from(Reason::Refresh)),
         _ => check_servable(request, record, now, &counters, &epochs).await,
     };
@@ -267,7 +264,7 @@ async fn check_servable(
     let record = record.ok_or(Reason::Absent)?;
     let entry = Entry::decode_for(record, &request.key, request.call)?;
     let is_expired = entry.head.is_expired(now);
-    let window = request.policy.longest_stale_window();
+    let window = request.run.longest_stale_window();
     if is_expired && !entry.head.is_stale_within(window, now) {
         return Err(Reason::Expired.into());
     }
@@ -298,7 +295,7 @@ pub(crate) fn unfronted(request: &Request<'_>, entry: Entry) -> Arc<FrontEntry> 
 
 /// Checks that the caller accepts the form of an entry's answer.
 fn check_form(request: &Request<'_>, entry: &Entry) -> Result<(), Reason> {
-    if request.policy.for_hit().is_accepted(&entry.body.bytes) {
+    if request.hit.is_accepted(&entry.body.bytes) {
         Ok(())
     } else {
         Err(Reason::OtherForm)

@@ -112,11 +112,34 @@ pub struct Quota {
     pub bytes: u64,
 }
 
-/// Sharing, expiry and abandonment of an answer.
-#[derive(Debug, Clone)]
+/// Sharing, expiry and abandonment of an answer. Each part declares its own fields, so that a caller can create the
+/// second one only if it is needed ([`crate::Cache::begin_with`]).
+#[derive(Debug, Clone, Default)]
 pub struct Policy {
+    /// The part that a hit needs.
+    pub hit: HitPolicy,
+    /// The part that a run needs, and the lookup in the store before it.
+    pub run: RunPolicy,
+}
+
+/// The part of a policy that a hit needs.
+#[derive(Debug, Clone, Default)]
+pub struct HitPolicy {
     /// Permitted cache operations.
     pub mode: CacheMode,
+    /// The domains whose writes invalidate the answer.
+    pub domains: Vec<Domain>,
+    /// The session in which the call is made; only the ledger uses it.
+    pub session: Option<Arc<str>>,
+    /// Returns true if a stored answer has a form that the caller can use; `None` accepts every answer. An entry that
+    /// is not accepted is a miss ([`crate::Reason::OtherForm`]), and the run that follows replaces it. Called for every
+    /// entry that would be served otherwise, so it should look at a few bytes only.
+    pub accepts: Option<fn(&Bytes) -> bool>,
+}
+
+/// The part of a policy that a run needs, and the lookup in the store before it.
+#[derive(Debug, Clone)]
+pub struct RunPolicy {
     /// The time to live of an entry that is stored now; `None`: it never expires.
     pub ttl: Option<Duration>,
     /// Time after its expiry in which an entry is still served ([`crate::BeginResult::Stale`]) while one caller
@@ -137,8 +160,6 @@ pub struct Policy {
     pub orphan: OrphanPolicy,
     /// The form of the answer.
     pub form: Form,
-    /// [`HitPolicy::accepts`].
-    pub accepts: Option<fn(&Bytes) -> bool>,
     /// Maximum total time that the lookup waits for a slow store.
     pub lookup_timeout: Duration,
     /// Maximum time that storing the answer may take, in addition to `lookup_timeout`. Readers do not wait for it.
@@ -146,51 +167,31 @@ pub struct Policy {
     /// Maximum size of an answer that is stored, in bytes. A run whose answer is larger becomes a pipe
     /// ([`crate::Ticket::decline`]), with this number of bytes (at least 1 MiB) for its slowest reader.
     pub max_bytes: u64,
-    /// The domains whose writes invalidate the answer.
-    pub domains: Vec<Domain>,
     /// Labels by which the entry can be found.
     pub labels: Vec<Label>,
-    /// The session in which the call is made; only the ledger uses it.
-    pub session: Option<Arc<str>>,
     /// The group that the entry belongs to. Storing an entry of a group scans all entries of the group, so
     /// groups should have at most some thousands of entries.
     pub quota: Option<Quota>,
 }
 
-/// The part of a policy that a hit needs.
-#[derive(Debug, Clone, Copy)]
-pub struct HitPolicy<'a> {
-    /// [`Policy::mode`].
-    pub mode: CacheMode,
-    /// [`Policy::domains`].
-    pub domains: &'a [Domain],
-    /// [`Policy::session`].
-    pub session: Option<&'a Arc<str>>,
-    /// Returns true if a stored answer has a form that the caller can use; `None` accepts every answer. An entry that
-    /// is not accepted is a miss ([`crate::Reason::OtherForm`]), and the run that follows replaces it. Called for every
-    /// entry that would be served otherwise, so it should look at a few bytes only.
-    pub accepts: Option<fn(&Bytes) -> bool>,
-}
+impl HitPolicy {
+    /// True if an entry may answer a call that then may run: [`CacheMode::On`] and [`CacheMode::ReadOnly`].
+    pub(crate) fn serves_entries(&self) -> bool {
+        matches!(self.mode, CacheMode::On | CacheMode::ReadOnly)
+    }
 
-impl HitPolicy<'_> {
+    /// True if the answer of a run may be stored.
+    pub(crate) fn stores_answers(&self) -> bool {
+        matches!(self.mode, CacheMode::On | CacheMode::Refresh)
+    }
+
     /// True if the caller can use a stored answer.
     pub(crate) fn is_accepted(&self, answer: &Bytes) -> bool {
         self.accepts.is_none_or(|accepts| accepts(answer))
     }
 }
 
-impl Policy {
-    /// Returns the part that a hit needs.
-    #[must_use]
-    pub fn for_hit(&self) -> HitPolicy<'_> {
-        HitPolicy {
-            mode: self.mode,
-            domains: &self.domains,
-            session: self.session.as_ref(),
-            accepts: self.accepts,
-        }
-    }
-
+impl RunPolicy {
     /// Maximum time to wait for a run of another process.
     pub(crate) fn wait_for_processes(&self) -> Duration {
         match self.join {
@@ -205,17 +206,16 @@ impl Policy {
     }
 }
 
-/// Default of [`Policy::lookup_timeout`].
+/// Default of [`RunPolicy::lookup_timeout`].
 pub const DEFAULT_LOOKUP_TIMEOUT: Duration = Duration::from_millis(250);
-/// Default of [`Policy::store_timeout`].
+/// Default of [`RunPolicy::store_timeout`].
 pub const DEFAULT_STORE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Default of [`Policy::max_bytes`]: 64 MiB.
+/// Default of [`RunPolicy::max_bytes`]: 64 MiB.
 pub const DEFAULT_MAX_BYTES: u64 = 64 << 20;
 
-impl Default for Policy {
+impl Default for RunPolicy {
     fn default() -> Self {
         Self {
-            mode: CacheMode::On,
             ttl: None,
             stale_while_revalidate: Duration::ZERO,
             stale_if_error: Duration::ZERO,
@@ -223,13 +223,10 @@ impl Default for Policy {
             join: SingleFlight::Process,
             orphan: OrphanPolicy::Cancel,
             form: Form::default(),
-            accepts: None,
             lookup_timeout: DEFAULT_LOOKUP_TIMEOUT,
             store_timeout: DEFAULT_STORE_TIMEOUT,
             max_bytes: DEFAULT_MAX_BYTES,
-            domains: Vec::new(),
             labels: Vec::new(),
-            session: None,
             quota: None,
         }
     }

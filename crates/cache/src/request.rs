@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::entry::{KIND_LABEL, NAME_LABEL};
 use crate::lease::{LateLookup, ReservationRequest};
 use crate::ledger::{CallStatus, PendingRow};
-use crate::policy::{CacheMode, Policy};
+use crate::policy::{CacheMode, HitPolicy, RunPolicy};
 use crate::{Call, Key, Reason};
 
 /// A call that is being begun.
@@ -17,7 +17,8 @@ pub(crate) struct Request<'a> {
     pub(crate) engine: &'a Arc<Engine>,
     pub(crate) key: Key,
     pub(crate) call: &'a Call<'a>,
-    pub(crate) policy: &'a Policy,
+    pub(crate) hit: &'a HitPolicy,
+    pub(crate) run: &'a RunPolicy,
     /// The remaining time that the call may wait for the store.
     pub(crate) budget: TimeBudget,
     /// The answer of a lookup that timed out.
@@ -29,14 +30,16 @@ impl<'a> Request<'a> {
         engine: &'a Arc<Engine>,
         key: Key,
         call: &'a Call<'a>,
-        policy: &'a Policy,
+        hit: &'a HitPolicy,
+        run: &'a RunPolicy,
     ) -> Self {
         Self {
             engine,
             key,
             call,
-            policy,
-            budget: TimeBudget::for_policy(policy),
+            hit,
+            run,
+            budget: TimeBudget::for_run(run),
             late: LateLookup::default(),
         }
     }
@@ -47,7 +50,8 @@ impl<'a> Request<'a> {
             &self.engine.access,
             self.call,
             self.key,
-            self.policy,
+            self.hit,
+            self.run,
             answered,
         )
     }
@@ -59,7 +63,7 @@ impl<'a> Request<'a> {
             Label::new(KIND_LABEL, self.call.kind.as_str()),
         ];
         own.into_iter()
-            .chain(self.policy.labels.iter().cloned())
+            .chain(self.run.labels.iter().cloned())
             .collect()
     }
 
@@ -85,7 +89,7 @@ impl<'a> Request<'a> {
 
     /// True if the call may reserve its key in the store.
     pub(crate) fn reserves(&self) -> bool {
-        matches!(self.policy.mode, CacheMode::On | CacheMode::Refresh)
+        self.hit.stores_answers()
             && self
                 .engine
                 .access
@@ -100,7 +104,7 @@ impl<'a> Request<'a> {
         labels: &'s [Label],
         revision: Option<u64>,
     ) -> ReservationRequest<'s> {
-        let stale = match (self.policy.mode, revision) {
+        let stale = match (self.hit.mode, revision) {
             (CacheMode::Refresh, _) => Stale::Any,
             (_, Some(revision)) => Stale::Revision(revision),
             (_, None) => Stale::None,

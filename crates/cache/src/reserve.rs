@@ -81,7 +81,7 @@ pub(crate) async fn reserve(
         if remaining.is_zero() {
             return ReservationOutcome::Unreserved(Reason::BusyElsewhere);
         }
-        request.budget.refill(request.policy);
+        request.budget.refill(request.run);
         sleep(pause.min(remaining).min(left.max(Duration::from_millis(1)))).await;
         pause = (pause * 2).min(Duration::from_millis(100));
     }

@@ -16,7 +16,7 @@ use crate::flight::Flight;
 use crate::key::OwnedCall;
 use crate::lease::{LateLookup, Reservation, ReservationRequest, get_or_reserve};
 use crate::local;
-use crate::policy::{CacheMode, Policy};
+use crate::policy::{CacheMode, Policy, RunPolicy};
 use crate::run_start::RunStart;
 use crate::summary::Revision;
 use crate::witness::{ObservationSet, STORE_CHECK_TIMEOUT};
@@ -33,7 +33,7 @@ pub(crate) struct FinishedRun<'a> {
 }
 
 /// The labels that were known before the run.
-fn labels_of<'a>(flight: &'a Flight, policy: &'a Policy) -> impl Iterator<Item = Label> + 'a {
+fn labels_of<'a>(flight: &'a Flight, policy: &'a RunPolicy) -> impl Iterator<Item = Label> + 'a {
     let quota = policy.quota.iter();
     let quota = quota.map(|quota| Label::new(QUOTA_LABEL, &quota.name));
     flight.labels.iter().cloned().chain(quota)
@@ -51,8 +51,8 @@ impl FinishedRun<'_> {
         spent: Spend,
         labels: Vec<Label>,
     ) -> Result<(Revision, Option<Millis>), Reason> {
-        let policy = self.policy;
-        match policy.mode {
+        let (hit, policy) = (&self.policy.hit, &self.policy.run);
+        match hit.mode {
             CacheMode::Off => return Err(Reason::Off),
             CacheMode::ReadOnly | CacheMode::Frozen => return Err(Reason::ReadOnly),
             CacheMode::On | CacheMode::Refresh => {}
@@ -129,7 +129,8 @@ impl FinishedRun<'_> {
         let Some(local) = &self.engine.local else {
             return stored;
         };
-        let is_permitted = local::is_permitted(self.policy) && !self.flight.is_revoked();
+        let is_permitted =
+            local::is_permitted(&self.policy.hit, &self.policy.run) && !self.flight.is_revoked();
         let erasures = self.run_start.erasures.as_deref().copied();
         match (stored, erasures.filter(|_| is_permitted)) {
             (Ok(revision), Some(erasures)) => {
@@ -169,10 +170,12 @@ impl FinishedRun<'_> {
         let stored = store.put(space::CACHE, record, lease.as_ref(), &counters);
         match self.access().await_write(stored, budget).await? {
             PutResult::LeaseLost => Err(self.overtaken(store, budget).await),
-            PutResult::CounterChanged { counter } => Err(match self.policy.domains.get(counter) {
-                Some(domain) => Reason::Written(domain.to_string()),
-                None => Reason::Revoked,
-            }),
+            PutResult::CounterChanged { counter } => {
+                Err(match self.policy.hit.domains.get(counter) {
+                    Some(domain) => Reason::Written(domain.to_string()),
+                    None => Reason::Revoked,
+                })
+            }
             PutResult::Stored { revision } => {
                 // The store has ended the lease in the same step.
                 flight.take_lease();
@@ -268,7 +271,7 @@ impl FinishedRun<'_> {
     /// Returns the epochs under which the work began, unless this process knows of a later or current write
     /// to one of the domains.
     fn current_epochs(&self) -> Result<Vec<(String, u64)>, Reason> {
-        let domains = &self.policy.domains;
+        let domains = &self.policy.hit.domains;
         let local_epochs = self.engine.writes.local_epochs(domains);
         if let Some(domain) = &local_epochs.being_written {
             return Err(Reason::Written(domain.to_string()));

@@ -15,8 +15,8 @@ pub enum CacheStatus {
     /// A copy of an entry on this machine, because the store failed, and how: it may have been replaced or erased by
     /// another machine.
     LocalHit(Reason),
-    /// An entry that has expired, within the policy's time for it ([`crate::Policy::stale_while_revalidate`],
-    /// [`crate::Policy::stale_if_error`]).
+    /// An entry that has expired, within the policy's time for it ([`crate::RunPolicy::stale_while_revalidate`],
+    /// [`crate::RunPolicy::stale_if_error`]).
     Stale,
     /// A run that another caller had started.
     Coalesced,

@@ -17,7 +17,7 @@ use crate::ledger::{CallStatus, PendingRow};
 use crate::lookup::{Lookup, find_in_store};
 use crate::orphans::Orphans;
 use crate::outcome::{Outcome, OutcomeState};
-use crate::policy::{CacheMode, DEFAULT_LOOKUP_TIMEOUT, OrphanPolicy, Policy};
+use crate::policy::{DEFAULT_LOOKUP_TIMEOUT, OrphanPolicy, Policy};
 use crate::reason::{Failure, Reason};
 use crate::request::Request;
 use crate::run_start::RunStart;
@@ -114,7 +114,10 @@ impl Ticket {
             engine: Arc::clone(request.engine),
             flight,
             call: OwnedCall::new(request.call),
-            policy: Box::new(request.policy.clone()),
+            policy: Box::new(Policy {
+                hit: request.hit.clone(),
+                run: request.run.clone(),
+            }),
             status,
             storable,
             unreserved: None,
@@ -127,7 +130,7 @@ impl Ticket {
     /// Marks the ticket as running and starts its clock.
     pub(crate) fn start(mut self) -> Self {
         if self.storable.is_err() && !self.flight.is_joinable() {
-            self.flight.become_pipe(self.policy.max_bytes);
+            self.flight.become_pipe(self.policy.run.max_bytes);
         }
         self.run_start = RunStart {
             erasures: self.run_start.erasures.take(),
@@ -200,8 +203,8 @@ impl Ticket {
     /// Limits the time to live of the answer to `lifetime`, which its producer returned along with it. It
     /// shortens the policy's time to live and never extends it.
     pub fn limit_ttl(&mut self, lifetime: Duration) {
-        let ttl = self.policy.ttl.unwrap_or(Duration::MAX);
-        self.policy.ttl = Some(ttl.min(lifetime));
+        let ttl = self.policy.run.ttl.unwrap_or(Duration::MAX);
+        self.policy.run.ttl = Some(ttl.min(lifetime));
     }
 
     /// Returns the reading end of the run, for callers that drive the ticket themselves. It is to be called before
@@ -225,18 +228,24 @@ impl Ticket {
         }
     }
 
-    /// Returns the expired entry of the call, if it expired less than [`Policy::stale_if_error`] ago and is valid
+    /// Returns the expired entry of the call, if it expired less than [`RunPolicy::stale_if_error`] ago and is valid
     /// otherwise, or the entry that was stored in the meantime. For a run that fails: the adapter answers with it, and
     /// ends the ticket with its bytes and a reason against storing them. The ledger then counts the call as answered
     /// by it. `None` after an erasure or a write to a domain, and in modes that serve no entry.
     pub async fn stale(&self) -> Option<Outcome> {
-        let window = self.policy.stale_if_error;
-        let serves = matches!(self.policy.mode, CacheMode::On | CacheMode::ReadOnly);
+        let window = self.policy.run.stale_if_error;
+        let serves = self.policy.hit.serves_entries();
         if window.is_zero() || !serves {
             return None;
         }
         let call = self.call.borrowed();
-        let request = Request::new(&self.engine, self.flight.key, &call, &self.policy);
+        let request = Request::new(
+            &self.engine,
+            self.flight.key,
+            &call,
+            &self.policy.hit,
+            &self.policy.run,
+        );
         let (found, status) = match find_in_store(&request, None).await {
             Lookup::Hit(found) => (found, CacheStatus::Hit),
             Lookup::Miss(missed) => {
@@ -255,7 +264,7 @@ impl Ticket {
     /// ([`Ticket::decline`]).
     pub fn emit(&self, chunk: Bytes) {
         let pushed = self.flight.push(chunk);
-        let limit = self.policy.max_bytes;
+        let limit = self.policy.run.max_bytes;
         if !pushed.has_readers {
             self.engine.orphans.enforce();
         }
@@ -278,7 +287,7 @@ impl Ticket {
     /// Only the first reason counts. The ticket is still to be ended; [`Ticket::finish`] needs no value.
     pub fn decline(&self, reason: Reason) {
         self.flight.stop_renewal();
-        self.flight.decline(reason, self.policy.max_bytes);
+        self.flight.decline(reason, self.policy.run.max_bytes);
         // Other processes need not wait for the end of the run. A leader of this process that takes the lease over in
         // the meantime releases it, too.
         if let (Some(lease), Ok(_)) = (self.flight.lease(), tokio::runtime::Handle::try_current()) {
@@ -309,7 +318,7 @@ impl Ticket {
     /// Resolves when the orphan rule or [`crate::CacheBounds::orphan_runs`] stops the run: it had readers, and all of them
     /// have left.
     pub async fn abandoned(&self) {
-        abandoned(&self.engine.orphans, &self.flight, self.policy.orphan).await;
+        abandoned(&self.engine.orphans, &self.flight, self.policy.run.orphan).await;
     }
 
     /// Ends the run with its answer: publishes it to the readers, then stores it if it may be kept, every
@@ -405,7 +414,7 @@ impl Ticket {
             // The answer is not stored. The next leader need not wait until the store has released the lease.
             self.flight.close();
             let access = &self.engine.access;
-            access.release(lease, self.policy.lookup_timeout).await;
+            access.release(lease, self.policy.run.lookup_timeout).await;
         }
         self.leave();
     }
@@ -455,7 +464,14 @@ impl Ticket {
             failed: !is_answered && settled.paid.is_free() && stale.is_none(),
             paid: settled.paid,
             saved: stale.unwrap_or(settled.saved),
-            ..PendingRow::new(access, &call, self.flight.key, &self.policy, answered)
+            ..PendingRow::new(
+                access,
+                &call,
+                self.flight.key,
+                &self.policy.hit,
+                &self.policy.run,
+                answered,
+            )
         });
     }
 

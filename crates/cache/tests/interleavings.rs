@@ -9,8 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use cachalot_cache::{
     BeginResult, Cache, CacheBounds, CacheOptions, CacheStatus, Call, CallKind, DecodeError,
-    Decoded, Domain, EntryFilter, Form, Ledger, OrphanPolicy, Policy, Reason, RunResult, Scope,
-    SingleFlight,
+    Decoded, Domain, EntryFilter, Form, HitPolicy, Ledger, OrphanPolicy, Policy, Reason, RunPolicy,
+    RunResult, Scope, SingleFlight,
 };
 use cachalot_core::{Canonical, ManualClock, SecretSet, Spend};
 use cachalot_store::in_process::InProcessStore;
@@ -333,8 +333,11 @@ fn one_of_two_runs_without_readers_is_given_up() {
             options.bounds.orphan_runs = 1;
             let cache = Cache::new(options);
             let policy = Policy {
-                orphan: OrphanPolicy::Finish {
-                    within: Duration::from_secs(3_600),
+                run: RunPolicy {
+                    orphan: OrphanPolicy::Finish {
+                        within: Duration::from_secs(3_600),
+                    },
+                    ..RunPolicy::default()
                 },
                 ..Policy::default()
             };
@@ -383,8 +386,11 @@ fn a_stale_entry_is_refreshed_by_one_caller() {
                 Cache::new(options)
             });
             let policy = Policy {
-                ttl: Some(Duration::from_secs(1)),
-                stale_while_revalidate: Duration::from_secs(1),
+                run: RunPolicy {
+                    ttl: Some(Duration::from_secs(1)),
+                    stale_while_revalidate: Duration::from_secs(1),
+                    ..RunPolicy::default()
+                },
                 ..Policy::default()
             };
             let BeginResult::Run(ticket) = begin(&here, &policy).await else {
@@ -434,7 +440,10 @@ fn callers_of_two_forms_get_their_own_and_one_answer_is_stored() {
                     let cache = cache.clone();
                     spawn(async move {
                         let policy = Policy {
-                            form: Form(form),
+                            run: RunPolicy {
+                                form: Form(form),
+                                ..RunPolicy::default()
+                            },
                             ..Policy::default()
                         };
                         match begin(&cache, &policy).await {
@@ -491,7 +500,10 @@ fn a_call_after_a_write_gets_no_older_result() {
         block_on(async move {
             let cache = uses.cache();
             let policy = Policy {
-                domains: vec![Domain::new("d")],
+                hit: HitPolicy {
+                    domains: vec![Domain::new("d")],
+                    ..HitPolicy::default()
+                },
                 ..Policy::default()
             };
             let world = Arc::new(AtomicU64::new(0));
@@ -513,7 +525,7 @@ fn a_call_after_a_write_gets_no_older_result() {
                 })
                 .collect();
             for version in 1..=2 {
-                let write_guard = cache.write_guard(&policy.domains).await;
+                let write_guard = cache.write_guard(&policy.hit.domains).await;
                 world.store(version, Ordering::SeqCst);
                 write_guard.finish().await.unwrap();
                 announced.store(version, Ordering::SeqCst);
@@ -532,7 +544,10 @@ fn a_call_on_any_engine_after_an_announced_write_gets_no_older_result() {
         block_on(async move {
             let caches = [uses.cache(), uses.cache()];
             let policy = Policy {
-                domains: vec![Domain::new("c"), Domain::new("d")],
+                hit: HitPolicy {
+                    domains: vec![Domain::new("c"), Domain::new("d")],
+                    ..HitPolicy::default()
+                },
                 ..Policy::default()
             };
             let world = Arc::new(AtomicU64::new(0));
@@ -557,7 +572,7 @@ fn a_call_on_any_engine_after_an_announced_write_gets_no_older_result() {
                 })
                 .collect();
             for version in 1..=2 {
-                let written = &policy.domains[usize::try_from(version % 2).unwrap()..][..1];
+                let written = &policy.hit.domains[usize::try_from(version % 2).unwrap()..][..1];
                 let guards = caches.each_ref().map(|cache| cache.announce(written));
                 for guard in &guards {
                     guard.raise_epochs().await;
@@ -634,8 +649,11 @@ fn exact_engine_keeps_its_bounds_and_serves_stored_entries() {
 
 fn fleet() -> Policy {
     Policy {
-        join: SingleFlight::AllProcesses {
-            wait: Duration::from_secs(600),
+        run: RunPolicy {
+            join: SingleFlight::AllProcesses {
+                wait: Duration::from_secs(600),
+            },
+            ..RunPolicy::default()
         },
         ..Policy::default()
     }
@@ -722,7 +740,10 @@ fn front_serves_nothing_older_than_a_write_or_erase_elsewhere() {
             let memory = Uses::All.memory();
             let (reader, writer) = (Uses::All.engine(&memory), Uses::All.engine(&memory));
             let policy = Policy {
-                domains: vec![Domain::new("d")],
+                hit: HitPolicy {
+                    domains: vec![Domain::new("d")],
+                    ..HitPolicy::default()
+                },
                 ..Policy::default()
             };
             let world = Arc::new(AtomicU64::new(0));
@@ -754,7 +775,7 @@ fn front_serves_nothing_older_than_a_write_or_erase_elsewhere() {
                     world.store(version, Ordering::SeqCst);
                     writer.erase(&EntryFilter::default(), false).await.unwrap();
                 } else {
-                    let write_guard = writer.write_guard(&policy.domains).await;
+                    let write_guard = writer.write_guard(&policy.hit.domains).await;
                     world.store(version, Ordering::SeqCst);
                     write_guard.finish().await.unwrap();
                 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use cachalot_cache::{
     CacheMode, CacheStatus, HANDLE_LABEL, HitPolicy, Key, OrphanPolicy, Outcome, Policy, Reason,
-    SingleFlight,
+    RunPolicy, SingleFlight,
 };
 use cachalot_core::{Digest, Spend};
 use cachalot_store::Label;
@@ -272,6 +272,21 @@ impl<'a> Attempt<'a> {
         ttl: Duration,
         join: SingleFlight,
     ) -> Policy {
+        Policy {
+            hit: self.hit_policy(mode),
+            run: self.run_policy(identity, ttl, join),
+        }
+    }
+
+    fn hit_policy(&self, mode: CacheMode) -> HitPolicy {
+        HitPolicy {
+            mode,
+            accepts: Some(self.read.form.accepts()),
+            ..HitPolicy::default()
+        }
+    }
+
+    fn run_policy(&self, identity: &CallIdentity, ttl: Duration, join: SingleFlight) -> RunPolicy {
         let (read, key) = (self.read, identity.key().to_string());
         let (upstream, endpoint) = (self.upstream.name(), read.route.endpoint.name());
         let handle = format!("{upstream}/{endpoint}/{}/{}", read.model, &key[..10]);
@@ -284,8 +299,7 @@ impl<'a> Attempt<'a> {
         labels.extend(agents.map(|agent| Label::new("agent", agent.as_str())));
         let tags = read.controls.tags.iter();
         labels.extend(tags.map(|tag| Label::new("tag", tag.as_str())));
-        Policy {
-            mode,
+        RunPolicy {
             ttl: [read.controls.ttl, read.times.max_ttl, Some(ttl)]
                 .into_iter()
                 .flatten()
@@ -296,7 +310,6 @@ impl<'a> Attempt<'a> {
             },
             max_bytes: self.shared.limits.answer_bytes,
             form: read.form.for_engine(),
-            accepts: Some(read.form.accepts()),
             stale_while_revalidate: read.times.stale_while_revalidate,
             stale_if_error: read
                 .controls
@@ -305,7 +318,7 @@ impl<'a> Attempt<'a> {
                     asked.min(read.times.stale_if_error)
                 }),
             labels,
-            ..Policy::default()
+            ..RunPolicy::default()
         }
     }
 
@@ -354,12 +367,7 @@ impl<'a> Attempt<'a> {
             mut is_new_key,
         } = storing;
         let mode = self.mode(identity).await?;
-        let hit = HitPolicy {
-            mode,
-            domains: &[],
-            session: None,
-            accepts: Some(self.read.form.accepts()),
-        };
+        let hit = self.hit_policy(mode);
         let mut join = match (&keeping, self.read.form.is_events()) {
             // Slots are those of this process.
             (Keeping::IfUndelivered(_), _) => SingleFlight::Process,
@@ -372,15 +380,15 @@ impl<'a> Attempt<'a> {
         };
         loop {
             let (head, head_of_run) = oneshot::channel();
-            let policy = || {
-                let mut policy = self.policy(identity, mode, ttl, join);
-                policy.is_new_key = is_new_key;
+            let run = || {
+                let mut run = self.run_policy(identity, ttl, join);
+                run.is_new_key = is_new_key;
                 if !matches!(keeping, Keeping::Always) {
                     // An expired sample is no answer to a request for a new one.
-                    policy.stale_while_revalidate = Duration::ZERO;
-                    policy.stale_if_error = Duration::ZERO;
+                    run.stale_while_revalidate = Duration::ZERO;
+                    run.stale_if_error = Duration::ZERO;
                 }
-                policy
+                run
             };
             let work = |ticket| {
                 let outbound = self.outbound(identity);
@@ -392,11 +400,7 @@ impl<'a> Attempt<'a> {
                 )
             };
             let call = identity.call();
-            let outcome = self
-                .shared
-                .cache
-                .through_with(&call, &hit, policy, work)
-                .await;
+            let outcome = self.shared.cache.through_with(&call, &hit, run, work).await;
             let outcome = outcome.map_err(|miss| not_cached(&miss.reason.to_string()))?;
             match self.respond(outcome, head_of_run, &keeping).await {
                 Some(answered) => return answered,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cachalot_cache::{
-    BeginResult, CacheBounds, CacheStatus, DecodeError, Decoded, Policy, Quota, Reason,
+    BeginResult, CacheBounds, CacheStatus, DecodeError, Decoded, Policy, Quota, Reason, RunPolicy,
 };
 use cachalot_store::Store;
 
@@ -400,11 +400,14 @@ async fn the_eviction_listener_receives_names() {
 
 fn of_part(part: &str, entries: u64, bytes: u64) -> Policy {
     Policy {
-        quota: Some(Quota {
-            name: part.to_owned(),
-            entries,
-            bytes,
-        }),
+        run: RunPolicy {
+            quota: Some(Quota {
+                name: part.to_owned(),
+                entries,
+                bytes,
+            }),
+            ..RunPolicy::default()
+        },
         ..Policy::default()
     }
 }

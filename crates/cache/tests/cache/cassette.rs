@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use cachalot_cache::{
     CacheStatus, CassetteError, EntryFilter, EntryInfo, ExportReport, Observation, Policy, Reason,
-    RunResult, StoredEntry,
+    RunPolicy, RunResult, StoredEntry,
 };
 use cachalot_core::{Canonical, Cost, DigestKey, SecretSet, Spend};
 use cachalot_store::Label;
@@ -90,7 +90,10 @@ async fn cassette_replays_frozen_calls() {
     here.ask(
         &Question::number(1),
         &Policy {
-            ttl: Some(Duration::from_secs(1)),
+            run: RunPolicy {
+                ttl: Some(Duration::from_secs(1)),
+                ..RunPolicy::default()
+            },
             ..Policy::default()
         },
         "brief",
@@ -179,7 +182,10 @@ async fn cassette_replay_without_frozen_serves_valid_entries_only() {
     here.ask(
         &Question::number(1),
         &Policy {
-            ttl: Some(Duration::from_secs(1)),
+            run: RunPolicy {
+                ttl: Some(Duration::from_secs(1)),
+                ..RunPolicy::default()
+            },
             ..Policy::default()
         },
         "brief",
@@ -532,7 +538,7 @@ proptest! {
         runtime.block_on(async {
             let (here, there) = (test_engine(), test_engine());
             for (number, (value, (calls, nanos), tags, (name, ttl))) in entries.into_iter().enumerate() {
-                let policy = Policy { ttl: ttl.map(Duration::from_millis), ..Policy::default() };
+                let policy = Policy { run: RunPolicy { ttl: ttl.map(Duration::from_millis), ..RunPolicy::default() }, ..Policy::default() };
                 let product = product_of(value, calls, nanos, tags);
                 let question = Question::number(number).named(&name);
                 let reported = reported(here.through(&question, &policy, |ticket| finish(ticket, product)).await).await;

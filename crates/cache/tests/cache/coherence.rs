@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use cachalot_cache::{CacheMode, CacheStatus, EntryFilter, Policy};
+use cachalot_cache::{CacheMode, CacheStatus, EntryFilter, Policy, RunPolicy};
 use cachalot_store::{PageRequest, Store, space};
 
 use crate::test_engine::{EngineBuilder, Question, TestEngine, clock, in_mode, in_process, sqlite};
@@ -99,7 +99,10 @@ async fn entry_swept_or_evicted_by_another_engine_is_not_served() {
     for (here, there, _) in pairs(home.path()) {
         let question = Question::number(1);
         let brief = Policy {
-            ttl: Some(std::time::Duration::from_secs(1)),
+            run: RunPolicy {
+                ttl: Some(std::time::Duration::from_secs(1)),
+                ..RunPolicy::default()
+            },
             ..Policy::default()
         };
         here.ask(&question, &brief, "old").await;

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use cachalot_cache::{CacheBounds, CacheStatus, EntryFilter, Observation, Policy, Reason};
+use cachalot_cache::{
+    CacheBounds, CacheStatus, EntryFilter, Observation, Policy, Reason, RunPolicy,
+};
 use cachalot_store::{Record, Store, space};
 use proptest::prelude::*;
 
@@ -26,7 +28,10 @@ async fn stored() -> (TestEngine, Arc<dyn Store>, Record, tempfile::TempDir) {
     let path = home.path().join("a");
     std::fs::write(&path, "content").unwrap();
     let policy = Policy {
-        ttl: Some(std::time::Duration::from_secs(60)),
+        run: RunPolicy {
+            ttl: Some(std::time::Duration::from_secs(60)),
+            ..in_domains(&["d"]).run
+        },
         ..in_domains(&["d"])
     };
     let work = |ticket: cachalot_cache::Ticket| async move {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_cache::{EntryFilter, EraseReport, LabelCriterion, Policy, Reason, Scope};
+use cachalot_cache::{EntryFilter, EraseReport, LabelCriterion, Policy, Reason, RunPolicy, Scope};
 use cachalot_store::{Label, LabelMatch, PageRequest, Record, ReserveResult, Store, space};
 
 use crate::faulty_store::{FaultyStore, StoreBehavior};
@@ -518,7 +518,10 @@ async fn erase_expired_before_removes_entries_expired_at_that_time() {
         here.ask(
             &Question::number(number),
             &Policy {
-                ttl,
+                run: RunPolicy {
+                    ttl,
+                    ..RunPolicy::default()
+                },
                 ..Policy::default()
             },
             "",
@@ -544,7 +547,10 @@ async fn a_sweep_erases_the_oldest_expired_entries_up_to_its_limit() {
         here.ask(
             &Question::number(number),
             &Policy {
-                ttl,
+                run: RunPolicy {
+                    ttl,
+                    ..RunPolicy::default()
+                },
                 ..Policy::default()
             },
             "",
@@ -582,7 +588,10 @@ async fn sweep_erases_more_than_one_page() {
         here.ask(
             &Question::number(number),
             &Policy {
-                ttl: Some(Duration::ZERO),
+                run: RunPolicy {
+                    ttl: Some(Duration::ZERO),
+                    ..RunPolicy::default()
+                },
                 ..Policy::default()
             },
             "",

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cachalot_cache::{
-    CallKind, CallStatus, Failure, HANDLE_LABEL, LedgerSelection, Payment, Policy, Scope,
+    CallKind, CallStatus, Failure, HANDLE_LABEL, HitPolicy, LedgerSelection, Payment, Policy,
+    RunPolicy, Scope,
 };
 use cachalot_core::{Canonical, Digest, SecretSet, Spend};
 use cachalot_store::Label;
@@ -46,9 +47,14 @@ fn question(kind: CallKind, number: usize) -> Question {
 
 fn policy(session: Option<&str>) -> Policy {
     Policy {
-        labels: vec![Label::new(HANDLE_LABEL, format!("cache:{MARK}:read"))],
-        session: session.map(Into::into),
-        ..Policy::default()
+        hit: HitPolicy {
+            session: session.map(Into::into),
+            ..HitPolicy::default()
+        },
+        run: RunPolicy {
+            labels: vec![Label::new(HANDLE_LABEL, format!("cache:{MARK}:read"))],
+            ..RunPolicy::default()
+        },
     }
 }
 
@@ -245,7 +251,10 @@ async fn calls_are_erased_by_key_handle_and_pattern() {
     let here = with_ledger(&home.path().join("ledger.db"));
     for number in 0..4 {
         let policy = Policy {
-            labels: vec![Label::new(HANDLE_LABEL, format!("cache:t:read:{number}"))],
+            run: RunPolicy {
+                labels: vec![Label::new(HANDLE_LABEL, format!("cache:t:read:{number}"))],
+                ..RunPolicy::default()
+            },
             ..Policy::default()
         };
         here.ask(&Question::number(number), &policy, "x").await;

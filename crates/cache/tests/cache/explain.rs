@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cachalot_cache::{CallStatus, Explanation, HANDLE_LABEL, Ledger, Policy, Scope};
+use cachalot_cache::{CallStatus, Explanation, HANDLE_LABEL, Ledger, Policy, RunPolicy, Scope};
 use cachalot_store::Label;
 use serde_json::{Value, json};
 
@@ -145,7 +145,10 @@ async fn repeated_key_is_explained_by_its_reason_without_differences() {
     let place = TestDirectory::new();
     let question = Question::number(1);
     let policy = Policy {
-        ttl: Some(Duration::from_secs(5)),
+        run: RunPolicy {
+            ttl: Some(Duration::from_secs(5)),
+            ..in_domains(&["d"]).run
+        },
         ..in_domains(&["d"])
     };
     place.here.ask(&question, &policy, "x").await;
@@ -162,7 +165,7 @@ async fn repeated_key_is_explained_by_its_reason_without_differences() {
     place
         .here
         .cache
-        .write_guard(&policy.domains)
+        .write_guard(&policy.hit.domains)
         .await
         .finish()
         .await
@@ -202,7 +205,10 @@ async fn call_is_found_by_key_or_handle() {
     let place = TestDirectory::new();
     let question = Question::number(1);
     let policy = Policy {
-        labels: vec![Label::new(HANDLE_LABEL, "cache:tester:one")],
+        run: RunPolicy {
+            labels: vec![Label::new(HANDLE_LABEL, "cache:tester:one")],
+            ..RunPolicy::default()
+        },
         ..Policy::default()
     };
     place.here.ask(&question, &policy, "x").await;

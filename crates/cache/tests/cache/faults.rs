@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_cache::{CacheMode, CacheStatus, EntryFilter, Policy, Reason, SingleFlight};
+use cachalot_cache::{
+    CacheMode, CacheStatus, EntryFilter, Policy, Reason, RunPolicy, SingleFlight,
+};
 
 use crate::faulty_store::{FaultyStore, StoreBehavior};
 use crate::test_engine::{
@@ -45,12 +47,18 @@ async fn a_day(here: &TestEngine) -> Duration {
         in_mode(CacheMode::Off),
         tagged(&["t"]),
         Policy {
-            join: SingleFlight::Off,
+            run: RunPolicy {
+                join: SingleFlight::Off,
+                ..RunPolicy::default()
+            },
             ..Policy::default()
         },
         Policy {
-            join: SingleFlight::AllProcesses {
-                wait: Duration::ZERO,
+            run: RunPolicy {
+                join: SingleFlight::AllProcesses {
+                    wait: Duration::ZERO,
+                },
+                ..RunPolicy::default()
             },
             ..Policy::default()
         },
@@ -157,7 +165,10 @@ async fn lookup_and_store_have_separate_timeouts() {
         "{reported:?}"
     );
     let patient = Policy {
-        lookup_timeout: Duration::from_secs(10),
+        run: RunPolicy {
+            lookup_timeout: Duration::from_secs(10),
+            ..RunPolicy::default()
+        },
         ..Policy::default()
     };
     // Its reservation is given back by and by.
@@ -183,8 +194,11 @@ async fn call_with_zero_timeout_does_not_wait_for_the_store() {
         .await;
     faulty_store.now(|_| StoreBehavior::Hang);
     let policy = Policy {
-        lookup_timeout: Duration::ZERO,
-        store_timeout: Duration::ZERO,
+        run: RunPolicy {
+            lookup_timeout: Duration::ZERO,
+            store_timeout: Duration::ZERO,
+            ..RunPolicy::default()
+        },
         ..Policy::default()
     };
     let began = tokio::time::Instant::now();

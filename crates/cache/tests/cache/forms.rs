@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cachalot_cache::{
-    BeginResult, CacheBounds, CacheMode, CacheStatus, CallStatus, EntryFilter, Form, Outcome,
-    Policy, Reason, SingleFlight, Ticket,
+    BeginResult, CacheBounds, CacheMode, CacheStatus, CallStatus, EntryFilter, Form, HitPolicy,
+    Outcome, Policy, Reason, RunPolicy, SingleFlight, Ticket,
 };
 
 use crate::faulty_store::{FaultyStore, StoreBehavior};
@@ -17,17 +17,23 @@ use crate::test_engine::{
 /// The policy of callers that read a form, and accept entries that begin with its letter only.
 fn strict(form: u8) -> Policy {
     Policy {
-        accepts: Some(match form {
-            0 => |answer: &Bytes| answer.starts_with(b"a"),
-            _ => |answer: &Bytes| answer.starts_with(b"b"),
-        }),
+        hit: HitPolicy {
+            accepts: Some(match form {
+                0 => |answer: &Bytes| answer.starts_with(b"a"),
+                _ => |answer: &Bytes| answer.starts_with(b"b"),
+            }),
+            ..reads(form).hit
+        },
         ..reads(form)
     }
 }
 
 fn reads(form: u8) -> Policy {
     Policy {
-        form: Form(form),
+        run: RunPolicy {
+            form: Form(form),
+            ..fleet().run
+        },
         ..fleet()
     }
 }
@@ -107,7 +113,10 @@ async fn runs_that_are_not_stored_are_no_obstacle_to_other_forms() {
     let here = test_engine();
     let question = Question::number(1);
     let alone = Policy {
-        join: SingleFlight::Off,
+        run: RunPolicy {
+            join: SingleFlight::Off,
+            ..reads(1).run
+        },
         ..reads(1)
     };
     for mode in [CacheMode::Off, CacheMode::ReadOnly] {
@@ -115,7 +124,10 @@ async fn runs_that_are_not_stored_are_no_obstacle_to_other_forms() {
             &here,
             &question,
             &Policy {
-                mode,
+                hit: HitPolicy {
+                    mode,
+                    ..alone.hit.clone()
+                },
                 ..alone.clone()
             },
         )
@@ -171,13 +183,19 @@ async fn an_entry_in_another_form_is_a_miss_and_is_replaced() {
             let before = here.cache.probe(&question.call(), &strict(1)).await;
             assert_eq!(before.err(), Some(Reason::OtherForm));
             let frozen = Policy {
-                mode: CacheMode::Frozen,
+                hit: HitPolicy {
+                    mode: CacheMode::Frozen,
+                    ..strict(1).hit
+                },
                 ..strict(1)
             };
             let miss = here.cache.begin(&question.call(), &frozen).await.err();
             assert_eq!(miss.unwrap().reason, Reason::OtherForm);
             let read_only = Policy {
-                mode: CacheMode::ReadOnly,
+                hit: HitPolicy {
+                    mode: CacheMode::ReadOnly,
+                    ..strict(1).hit
+                },
                 ..strict(1)
             };
             let report = here.ask(&question, &read_only, "b0").await;
@@ -215,7 +233,10 @@ async fn local_copy_in_another_form_does_not_answer() {
         .local(&local)
         .make();
     let lasting = |form| Policy {
-        ttl: Some(Duration::from_secs(3_600)),
+        run: RunPolicy {
+            ttl: Some(Duration::from_secs(3_600)),
+            ..strict(form).run
+        },
         ..strict(form)
     };
     let question = Question::number(1);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cachalot_cache::{
     CacheMode, CacheStatus, CallStatus, Failure, HANDLE_LABEL, Ledger, LedgerRow, LedgerTotals,
-    Policy, Reason,
+    Policy, Reason, RunPolicy,
 };
 use cachalot_core::Cost;
 use cachalot_store::Label;
@@ -45,7 +45,10 @@ async fn payment_is_a_row_with_every_field() {
     let here = with_ledger(&home.path().join("ledger.db"));
     let question = Question::of(json!({"path": "a", "limit": 9_007_199_254_740_993_i64}));
     let policy = Policy {
-        labels: vec![Label::new(HANDLE_LABEL, "cache:t:read:1")],
+        run: RunPolicy {
+            labels: vec![Label::new(HANDLE_LABEL, "cache:t:read:1")],
+            ..RunPolicy::default()
+        },
         ..Policy::default()
     };
     here.ask(&question, &policy, "x").await;

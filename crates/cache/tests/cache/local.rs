@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_cache::{CacheMode, CacheStatus, EntryFilter, Policy, Reason, Ticket};
+use cachalot_cache::{
+    CacheMode, CacheStatus, EntryFilter, HitPolicy, Policy, Reason, RunPolicy, Ticket,
+};
 use cachalot_core::ManualClock;
 use cachalot_store::Store;
 use cachalot_store::intercepted::StoreOperation;
@@ -18,7 +20,10 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 fn lasting() -> Policy {
     Policy {
-        ttl: Some(HOUR),
+        run: RunPolicy {
+            ttl: Some(HOUR),
+            ..RunPolicy::default()
+        },
         ..Policy::default()
     }
 }
@@ -124,7 +129,10 @@ async fn entry_of_another_machine_is_copied() {
 #[tokio::test(start_paused = true)]
 async fn policy_without_expiry_or_with_domains_permits_no_copy() {
     let with_domains = Policy {
-        ttl: Some(HOUR),
+        run: RunPolicy {
+            ttl: Some(HOUR),
+            ..in_domains(&["tree"]).run
+        },
         ..in_domains(&["tree"])
     };
     for policy in [Policy::default(), with_domains] {
@@ -442,7 +450,10 @@ async fn faulty_copies_do_not_prevent_an_erasure() {
 #[tokio::test(start_paused = true)]
 async fn copy_of_a_replaced_entry_does_not_answer() {
     let refresh = |policy: Policy| Policy {
-        mode: CacheMode::Refresh,
+        hit: HitPolicy {
+            mode: CacheMode::Refresh,
+            ..policy.hit
+        },
         ..policy
     };
     let question = Question::number(1);
@@ -534,7 +545,10 @@ async fn copies_expire_by_the_clock_of_this_machine() {
     let way = Arc::new(FaultyStore::over(server).without_stamps());
     let question = Question::number(1);
     let short = Policy {
-        ttl: Some(Duration::from_secs(60)),
+        run: RunPolicy {
+            ttl: Some(Duration::from_secs(60)),
+            ..RunPolicy::default()
+        },
         ..Policy::default()
     };
     let here = || {
@@ -560,7 +574,10 @@ async fn reading_calls_send_and_copy_nothing() {
     let mut machines = Machines::new();
     let (question, other) = (Question::number(1), Question::number(2));
     let reading = Policy {
-        mode: CacheMode::ReadOnly,
+        hit: HitPolicy {
+            mode: CacheMode::ReadOnly,
+            ..lasting().hit
+        },
         ..lasting()
     };
     machines.there.ask(&other, &lasting(), "other").await;

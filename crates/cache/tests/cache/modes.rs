@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use cachalot_cache::{CacheMode, CacheStatus, Failure, Policy, Reason, RunResult};
+use cachalot_cache::{
+    CacheMode, CacheStatus, Failure, HitPolicy, Policy, Reason, RunPolicy, RunResult,
+};
 use cachalot_core::{Clock as _, Millis, Spend};
 use cachalot_store::Label;
 
@@ -106,7 +108,7 @@ async fn refresh_under_a_domain_replaces_the_entry_too() {
     let policy = in_domains(&["a", "b"]);
     for text in ["first", "second", "third"] {
         here.cache
-            .write_guard(&policy.domains[..1])
+            .write_guard(&policy.hit.domains[..1])
             .await
             .finish()
             .await
@@ -115,7 +117,10 @@ async fn refresh_under_a_domain_replaces_the_entry_too() {
             .ask(
                 &question,
                 &Policy {
-                    mode: CacheMode::Refresh,
+                    hit: HitPolicy {
+                        mode: CacheMode::Refresh,
+                        ..policy.hit.clone()
+                    },
                     ..policy.clone()
                 },
                 text,
@@ -162,13 +167,16 @@ async fn frozen_answers_from_the_cache_only() {
     assert_eq!(miss.to_string(), text);
 
     let policy = Policy {
-        ttl: Some(SECOND),
+        run: RunPolicy {
+            ttl: Some(SECOND),
+            ..in_domains(&["d"]).run
+        },
         ..in_domains(&["d"])
     };
     here.ask(&question, &policy, "kept").await;
     here.after(SECOND * 100);
     here.cache
-        .write_guard(&policy.domains)
+        .write_guard(&policy.hit.domains)
         .await
         .finish()
         .await
@@ -186,7 +194,10 @@ async fn entry_created_in_the_future_does_not_outlive_its_ttl() {
     let here = test_engine();
     let (timed, untimed) = (Question::number(1), Question::number(2));
     let policy = Policy {
-        ttl: Some(10 * SECOND),
+        run: RunPolicy {
+            ttl: Some(10 * SECOND),
+            ..RunPolicy::default()
+        },
         ..Policy::default()
     };
     let year = SECOND * 31_536_000;
@@ -241,7 +252,10 @@ async fn the_producer_can_shorten_the_time_to_live() {
     .enumerate()
     {
         let policy = Policy {
-            ttl,
+            run: RunPolicy {
+                ttl,
+                ..RunPolicy::default()
+            },
             ..Policy::default()
         };
         let question = Question::number(number);
@@ -267,7 +281,10 @@ async fn an_entry_is_served_up_to_the_last_millisecond_of_its_time() {
         let here = making.bounds(bounds).make();
         let question = Question::number(1);
         let policy = Policy {
-            ttl: Some(10 * SECOND),
+            run: RunPolicy {
+                ttl: Some(10 * SECOND),
+                ..RunPolicy::default()
+            },
             ..Policy::default()
         };
         let stored = here.ask(&question, &policy, "first").await;
@@ -292,7 +309,10 @@ async fn ttl_is_taken_from_the_storing_call() {
     here.ask(
         &question,
         &Policy {
-            ttl: Some(SECOND),
+            run: RunPolicy {
+                ttl: Some(SECOND),
+                ..RunPolicy::default()
+            },
             ..Policy::default()
         },
         "short",
@@ -310,7 +330,10 @@ async fn ttl_is_taken_from_the_storing_call() {
             .ask(
                 &question,
                 &Policy {
-                    ttl: Some(SECOND),
+                    run: RunPolicy {
+                        ttl: Some(SECOND),
+                        ..RunPolicy::default()
+                    },
                     ..Policy::default()
                 },
                 "",
@@ -324,7 +347,10 @@ async fn ttl_is_taken_from_the_storing_call() {
 async fn zero_ttl_is_never_served_and_a_huge_one_always() {
     let here = test_engine();
     let nothing = Policy {
-        ttl: Some(Duration::ZERO),
+        run: RunPolicy {
+            ttl: Some(Duration::ZERO),
+            ..RunPolicy::default()
+        },
         ..Policy::default()
     };
     here.ask(&Question::number(1), &nothing, "a").await;
@@ -334,7 +360,10 @@ async fn zero_ttl_is_never_served_and_a_huge_one_always() {
         "b",
     );
     let endless = Policy {
-        ttl: Some(Duration::MAX),
+        run: RunPolicy {
+            ttl: Some(Duration::MAX),
+            ..RunPolicy::default()
+        },
         ..Policy::default()
     };
     here.ask(&Question::number(2), &endless, "a").await;
@@ -346,7 +375,10 @@ async fn zero_ttl_is_never_served_and_a_huge_one_always() {
 async fn answer_at_the_byte_limit_is_stored_and_a_larger_one_not() {
     let here = test_engine();
     let policy = Policy {
-        max_bytes: 10,
+        run: RunPolicy {
+            max_bytes: 10,
+            ..RunPolicy::default()
+        },
         ..Policy::default()
     };
     assert!(
@@ -510,7 +542,10 @@ async fn peek_is_not_recorded_and_returns_expired_entries() {
     here.ask(
         &question,
         &Policy {
-            ttl: Some(SECOND),
+            run: RunPolicy {
+                ttl: Some(SECOND),
+                ..RunPolicy::default()
+            },
             ..Policy::default()
         },
         "x",

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cachalot_cache::{CacheBounds, CacheStatus, OrphanPolicy, Outcome, Policy, Reason, Ticket};
+use cachalot_cache::{
+    CacheBounds, CacheStatus, OrphanPolicy, Outcome, Policy, Reason, RunPolicy, Ticket,
+};
 use cachalot_core::{Cost, Spend};
 
 use crate::faulty_store::{FaultyStore, StoreBehavior};
@@ -34,7 +36,10 @@ async fn long_run(
     let stopped = Arc::new(AtomicBool::new(false));
     let guard = Dropped(Arc::clone(&stopped));
     let policy = Policy {
-        orphan,
+        run: RunPolicy {
+            orphan,
+            ..RunPolicy::default()
+        },
         ..Policy::default()
     };
     let work = |ticket: cachalot_cache::Ticket| async move {
@@ -323,7 +328,10 @@ async fn growing_run(
     let stopped = Arc::new(AtomicBool::new(false));
     let guard = Dropped(Arc::clone(&stopped));
     let policy = Policy {
-        orphan: HOUR,
+        run: RunPolicy {
+            orphan: HOUR,
+            ..RunPolicy::default()
+        },
         ..Policy::default()
     };
     let (grow, mut sizes) = tokio::sync::mpsc::unbounded_channel::<usize>();
@@ -396,7 +404,10 @@ async fn callers_are_answered_while_runs_are_given_up() {
         })
         .make();
     let policy = Policy {
-        orphan: HOUR,
+        run: RunPolicy {
+            orphan: HOUR,
+            ..RunPolicy::default()
+        },
         ..Policy::default()
     };
     let callers: Vec<_> = (0..200)

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use cachalot_cache::{
     BeginResult, BodyReader, CacheMode, CacheStatus, Failure, OrphanPolicy, Outcome, Policy,
-    Reason, RunResult, Ticket,
+    Reason, RunPolicy, RunResult, Ticket,
 };
 
 use crate::test_engine::{
@@ -131,7 +131,10 @@ async fn body_that_is_held_keeps_everything() {
     let memory = Memory::default();
     for mode in [CacheMode::Off, CacheMode::On] {
         let policy = Policy {
-            max_bytes: 1,
+            run: RunPolicy {
+                max_bytes: 1,
+                ..in_mode(mode).run
+            },
             ..in_mode(mode)
         };
         let ticket = here.lead(&Question::number(1), &policy).await;
@@ -229,9 +232,12 @@ async fn slow_reader_fails_and_slows_no_other() {
     let here = test_engine();
     let memory = Memory::default();
     let policy = Policy {
-        max_bytes: LIMIT as u64,
-        orphan: OrphanPolicy::Finish {
-            within: Duration::from_secs(3_600),
+        run: RunPolicy {
+            max_bytes: LIMIT as u64,
+            orphan: OrphanPolicy::Finish {
+                within: Duration::from_secs(3_600),
+            },
+            ..RunPolicy::default()
         },
         ..Policy::default()
     };
@@ -306,9 +312,12 @@ async fn run_that_only_a_stalled_reader_is_left_of_is_abandoned() {
     let here = test_engine();
     let memory = Memory::default();
     let policy = Policy {
-        max_bytes: 1,
-        orphan: OrphanPolicy::Finish {
-            within: Duration::from_secs(3_600),
+        run: RunPolicy {
+            max_bytes: 1,
+            orphan: OrphanPolicy::Finish {
+                within: Duration::from_secs(3_600),
+            },
+            ..RunPolicy::default()
         },
         ..Policy::default()
     };

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cachalot_cache::{
-    Cache, CacheBounds, CacheMode, CacheOptions, Domain, Ledger, Policy, SingleFlight, Ticket,
+    Cache, CacheBounds, CacheMode, CacheOptions, Domain, HitPolicy, Ledger, Policy, RunPolicy,
+    SingleFlight, Ticket,
 };
 use cachalot_core::{SecretSet, SystemClock};
 use cachalot_store::sqlite::{self, SqliteStore};
@@ -77,10 +78,13 @@ async fn wait_for(path: &Path) {
 
 fn patient() -> Policy {
     Policy {
-        join: SingleFlight::AllProcesses {
-            wait: Duration::from_secs(60),
+        run: RunPolicy {
+            join: SingleFlight::AllProcesses {
+                wait: Duration::from_secs(60),
+            },
+            lookup_timeout: Duration::from_secs(60),
+            ..RunPolicy::default()
         },
-        lookup_timeout: Duration::from_secs(60),
         ..Policy::default()
     }
 }
@@ -294,8 +298,11 @@ async fn read_on(home: &Path) {
     let cache = cache(home);
     note(home, "ready");
     let policy = Policy {
-        domains: vec![Domain::new("d")],
-        mode: CacheMode::ReadOnly,
+        hit: HitPolicy {
+            domains: vec![Domain::new("d")],
+            mode: CacheMode::ReadOnly,
+            ..patient().hit
+        },
         ..patient()
     };
     let mut asked = 0;
@@ -345,11 +352,14 @@ async fn no_process_serves_a_value_older_than_an_announced_write() {
     }
     let cache = cache(home.path());
     let policy = Policy {
-        domains: vec![Domain::new("d")],
+        hit: HitPolicy {
+            domains: vec![Domain::new("d")],
+            ..patient().hit
+        },
         ..patient()
     };
     for version in 1..=40 {
-        let write_guard = cache.write_guard(&policy.domains).await;
+        let write_guard = cache.write_guard(&policy.hit.domains).await;
         replace(&world, &version.to_string());
         write_guard.finish().await.unwrap();
         replace(&announced, &version.to_string());

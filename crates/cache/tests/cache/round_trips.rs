@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cachalot_cache::{
-    BeginResult, CacheStatus, CallKind, EntryFilter, Failure, Policy, Quota, Reason, RunResult,
+    BeginResult, CacheStatus, CallKind, EntryFilter, Failure, Policy, Quota, Reason, RunPolicy,
+    RunResult,
 };
 use cachalot_core::{Clock, ManualClock};
 use cachalot_store::in_process::InProcessStore;
@@ -64,7 +65,10 @@ async fn miss_makes_two_round_trips_and_a_hit_one() {
 
 fn new_key() -> Policy {
     Policy {
-        is_new_key: true,
+        run: RunPolicy {
+            is_new_key: true,
+            ..RunPolicy::default()
+        },
         ..Policy::default()
     }
 }
@@ -136,7 +140,10 @@ async fn expired_entry_and_refresh_make_two_round_trips() {
     let (here, faulty_store) = over(in_process(&clock), &clock);
     let question = Question::number(1);
     let policy = Policy {
-        ttl: Some(Duration::from_secs(10)),
+        run: RunPolicy {
+            ttl: Some(Duration::from_secs(10)),
+            ..RunPolicy::default()
+        },
         ..Policy::default()
     };
     here.ask(&question, &policy, "x").await;
@@ -481,11 +488,14 @@ async fn listing_and_erasing_read_no_values() {
     let (here, faulty_store) = over(in_process(&clock), &clock);
     let answer = "x".repeat(100_000);
     let quota = Policy {
-        quota: Some(Quota {
-            name: "part".into(),
-            entries: 1_000,
-            bytes: 450_000,
-        }),
+        run: RunPolicy {
+            quota: Some(Quota {
+                name: "part".into(),
+                entries: 1_000,
+                bytes: 450_000,
+            }),
+            ..tagged(&["t"]).run
+        },
         ..tagged(&["t"])
     };
     for number in 0..6 {
@@ -539,7 +549,10 @@ async fn expiry_uses_the_clock_of_the_store() {
     let here = EngineBuilder::over(memory, &own).make();
     let question = Question::number(1);
     let policy = Policy {
-        ttl: Some(Duration::from_secs(10)),
+        run: RunPolicy {
+            ttl: Some(Duration::from_secs(10)),
+            ..RunPolicy::default()
+        },
         ..Policy::default()
     };
     let pass = |seconds| {
@@ -659,17 +672,17 @@ async fn front_hit_computes_no_policy() {
     here.ask(&question, &policy, "x").await;
     here.ask(&question, &policy, "").await;
     let call = question.call();
-    let none = || -> Policy { panic!("a policy was asked for") };
-    let begun = here.cache.begin_with(&call, &policy.for_hit(), none).await;
+    let none = || -> RunPolicy { panic!("a policy was asked for") };
+    let begun = here.cache.begin_with(&call, &policy.hit, none).await;
     let Ok(BeginResult::Served(outcome)) = begun else {
         panic!("not served")
     };
     assert_eq!(outcome.status, CacheStatus::Hit);
     // A domain that is being written: the entry in the front does not answer.
-    let write_guard = here.cache.announce(&policy.domains);
+    let write_guard = here.cache.announce(&policy.hit.domains);
     let begun = here
         .cache
-        .begin_with(&call, &policy.for_hit(), || &policy)
+        .begin_with(&call, &policy.hit, || &policy.run)
         .await;
     assert!(matches!(begun, Ok(BeginResult::Run(_))));
     write_guard.finish().await.unwrap();

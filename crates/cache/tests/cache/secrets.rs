@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cachalot_cache::{
-    CacheStatus, EntryFilter, Failure, HANDLE_LABEL, Observation, Policy, Reason, RunResult,
+    CacheStatus, EntryFilter, Failure, HANDLE_LABEL, Observation, Policy, Reason, RunPolicy,
+    RunResult,
 };
 use cachalot_core::{Canonical, DigestKey, SecretSet};
 use cachalot_store::Label;
@@ -138,7 +139,10 @@ async fn no_written_file_contains_a_secret() {
 
     for spelling in SPELLINGS {
         let policy = Policy {
-            labels: vec![Label::new(HANDLE_LABEL, format!("cache:a:{spelling}"))],
+            run: RunPolicy {
+                labels: vec![Label::new(HANDLE_LABEL, format!("cache:a:{spelling}"))],
+                ..RunPolicy::default()
+            },
             ..Policy::default()
         };
         here.ask(&question, &policy, &format!("an answer with {spelling}"))

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cachalot_cache::{BeginResult, CacheMode, CacheStatus, Failure, Policy, Reason, SingleFlight};
+use cachalot_cache::{
+    BeginResult, CacheMode, CacheStatus, Failure, Policy, Reason, RunPolicy, SingleFlight,
+};
 use cachalot_store::{ReserveResult, Store, space};
 use tokio::task::JoinHandle;
 
@@ -149,7 +151,10 @@ async fn an_isolated_call_neither_joins_nor_is_joined() {
     let here = test_engine();
     let question = Question::number(1);
     let alone = Policy {
-        join: SingleFlight::Off,
+        run: RunPolicy {
+            join: SingleFlight::Off,
+            ..RunPolicy::default()
+        },
         ..Policy::default()
     };
     let first = here.lead(&question, &alone).await;
@@ -344,8 +349,11 @@ async fn waiting_for_other_processes_is_limited() {
     let first = here.lead(&question, &Policy::default()).await;
     let began = tokio::time::Instant::now();
     let policy = Policy {
-        join: SingleFlight::AllProcesses {
-            wait: Duration::from_secs(3),
+        run: RunPolicy {
+            join: SingleFlight::AllProcesses {
+                wait: Duration::from_secs(3),
+            },
+            ..RunPolicy::default()
         },
         ..Policy::default()
     };

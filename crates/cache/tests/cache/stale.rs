@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cachalot_cache::{
-    BeginResult, CacheMode, CacheStatus, CallStatus, EntryFilter, Failure, Outcome, Policy, Reason,
-    RunResult, Ticket,
+    BeginResult, CacheMode, CacheStatus, CallStatus, EntryFilter, Failure, HitPolicy, Outcome,
+    Policy, Reason, RunPolicy, RunResult, Ticket,
 };
 use cachalot_core::ManualClock;
 use cachalot_store::{PageRequest, RecordFilter, Store, space};
@@ -22,16 +22,22 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 
 fn while_revalidate() -> Policy {
     Policy {
-        ttl: Some(TTL),
-        stale_while_revalidate: WINDOW,
+        run: RunPolicy {
+            ttl: Some(TTL),
+            stale_while_revalidate: WINDOW,
+            ..RunPolicy::default()
+        },
         ..Policy::default()
     }
 }
 
 fn if_error() -> Policy {
     Policy {
-        ttl: Some(TTL),
-        stale_if_error: WINDOW,
+        run: RunPolicy {
+            ttl: Some(TTL),
+            stale_if_error: WINDOW,
+            ..RunPolicy::default()
+        },
         ..Policy::default()
     }
 }
@@ -118,7 +124,10 @@ async fn nothing_is_served_after_the_window_or_without_one() {
     here.after(TTL);
     // The window of the caller counts.
     let without = Policy {
-        ttl: Some(TTL),
+        run: RunPolicy {
+            ttl: Some(TTL),
+            ..RunPolicy::default()
+        },
         ..Policy::default()
     };
     let ticket = here.lead(&question, &without).await;
@@ -140,7 +149,10 @@ async fn modes_that_only_read_serve_it_and_refresh_nothing() {
     here.ask(&question, &while_revalidate(), "one").await;
     here.after(TTL);
     let in_mode = |mode| Policy {
-        mode,
+        hit: HitPolicy {
+            mode,
+            ..while_revalidate().hit
+        },
         ..while_revalidate()
     };
     let (outcome, refresh) = stale(&here, &in_mode(CacheMode::ReadOnly)).await;
@@ -190,7 +202,10 @@ async fn another_process_that_refreshes_is_not_waited_for() {
     let process = || EngineBuilder::over(sqlite(&home.path().join("db"), &clock), &clock).make();
     let (here, there) = (process(), process());
     let policy = Policy {
-        join: fleet().join,
+        run: RunPolicy {
+            join: fleet().run.join,
+            ..while_revalidate().run
+        },
         ..while_revalidate()
     };
     here.ask(&Question::number(1), &policy, "one").await;
@@ -254,7 +269,10 @@ async fn run_that_fails_is_not_answered_across_an_erasure_or_write() {
     let here = test_engine();
     let question = Question::number(1);
     let policy = Policy {
-        domains: domains(&["d"]),
+        hit: HitPolicy {
+            domains: domains(&["d"]),
+            ..if_error().hit
+        },
         ..if_error()
     };
     for erases in [true, false] {
@@ -268,7 +286,7 @@ async fn run_that_fails_is_not_answered_across_an_erasure_or_write() {
                 .await
                 .unwrap();
         } else {
-            let write_guard = here.cache.write_guard(&policy.domains).await;
+            let write_guard = here.cache.write_guard(&policy.hit.domains).await;
             assert!(ticket.stale().await.is_none(), "during the write");
             write_guard.finish().await.unwrap();
         }
@@ -282,7 +300,10 @@ async fn record_outlives_the_entry_by_the_longest_window() {
     let store = in_process(&clock);
     let here = EngineBuilder::over(Arc::clone(&store), &clock).make();
     let policy = Policy {
-        stale_if_error: 2 * WINDOW,
+        run: RunPolicy {
+            stale_if_error: 2 * WINDOW,
+            ..while_revalidate().run
+        },
         ..while_revalidate()
     };
     here.ask(&Question::number(1), &policy, "one").await;
@@ -373,9 +394,12 @@ async fn follow_the_rules(processes: [TestEngine; 2], clock: Arc<ManualClock>, s
             } => {
                 // One of the windows is open for longer than the other; both may be shut.
                 let policy = Policy {
-                    ttl: Some(Duration::from_millis(30)),
-                    stale_while_revalidate: Duration::from_millis(window),
-                    stale_if_error: Duration::from_millis(20),
+                    run: RunPolicy {
+                        ttl: Some(Duration::from_millis(30)),
+                        stale_while_revalidate: Duration::from_millis(window),
+                        stale_if_error: Duration::from_millis(20),
+                        ..in_domains(&["d"]).run
+                    },
                     ..in_domains(&["d"])
                 };
                 let expired = model.map(|entry| (entry.0, expired_for(entry, now)));

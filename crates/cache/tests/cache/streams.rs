@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use cachalot_cache::{
-    BeginResult, CacheStatus, DecodeError, Decoded, Failure, Outcome, Policy, Reason, RunResult,
+    BeginResult, CacheStatus, DecodeError, Decoded, Failure, Outcome, Policy, Reason, RunPolicy,
+    RunResult,
 };
 use cachalot_core::Spend;
 
@@ -184,7 +185,10 @@ async fn run_beyond_the_byte_limit_is_not_stored_nor_joined() {
     let here = test_engine();
     let question = Question::number(1);
     let policy = Policy {
-        max_bytes: 10,
+        run: RunPolicy {
+            max_bytes: 10,
+            ..RunPolicy::default()
+        },
         ..Policy::default()
     };
     let ticket = here.lead(&question, &policy).await;
@@ -347,7 +351,10 @@ async fn readers_do_not_wait_for_the_store_by_default() {
         }
     });
     let patient = Policy {
-        lookup_timeout: std::time::Duration::from_secs(3_600),
+        run: RunPolicy {
+            lookup_timeout: std::time::Duration::from_secs(3_600),
+            ..RunPolicy::default()
+        },
         ..Policy::default()
     };
     let outcome = here

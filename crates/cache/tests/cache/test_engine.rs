@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use cachalot_cache::{
     BeginResult, Cache, CacheBounds, CacheMode, CacheOptions, CacheStatus, Call, CallKind,
-    CallSummary, Domain, FrozenMiss, Key, Ledger, LedgerLimits, LocalStore, Outcome, Policy,
-    RunResult, Scope, SingleFlight, Ticket,
+    CallSummary, Domain, FrozenMiss, HitPolicy, Key, Ledger, LedgerLimits, LocalStore, Outcome,
+    Policy, RunPolicy, RunResult, Scope, SingleFlight, Ticket,
 };
 use cachalot_core::{Canonical, Cost, ManualClock, Millis, SecretSet, Spend};
 use cachalot_store::in_process::InProcessStore;
@@ -219,8 +219,11 @@ pub(crate) fn test_engine() -> TestEngine {
 
 pub(crate) fn fleet() -> Policy {
     Policy {
-        join: SingleFlight::AllProcesses {
-            wait: Duration::from_secs(20),
+        run: RunPolicy {
+            join: SingleFlight::AllProcesses {
+                wait: Duration::from_secs(20),
+            },
+            ..RunPolicy::default()
         },
         ..Policy::default()
     }
@@ -228,14 +231,20 @@ pub(crate) fn fleet() -> Policy {
 
 pub(crate) fn in_mode(mode: CacheMode) -> Policy {
     Policy {
-        mode,
+        hit: HitPolicy {
+            mode,
+            ..HitPolicy::default()
+        },
         ..Policy::default()
     }
 }
 
 pub(crate) fn in_domains(names: &[&str]) -> Policy {
     Policy {
-        domains: domains(names),
+        hit: HitPolicy {
+            domains: domains(names),
+            ..HitPolicy::default()
+        },
         ..Policy::default()
     }
 }
@@ -246,7 +255,10 @@ pub(crate) fn domains(names: &[&str]) -> Vec<Domain> {
 
 pub(crate) fn tagged(tags: &[&str]) -> Policy {
     Policy {
-        labels: tags.iter().map(|tag| Label::new("tag", *tag)).collect(),
+        run: RunPolicy {
+            labels: tags.iter().map(|tag| Label::new("tag", *tag)).collect(),
+            ..RunPolicy::default()
+        },
         ..Policy::default()
     }
 }

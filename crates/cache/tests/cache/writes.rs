@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_cache::{BeginResult, Cache, CacheBounds, CacheMode, CacheStatus, Policy, Reason};
+use cachalot_cache::{
+    BeginResult, Cache, CacheBounds, CacheMode, CacheStatus, HitPolicy, Policy, Reason,
+};
 use cachalot_store::{Store, space};
 
 use crate::faulty_store::{FaultyStore, StoreBehavior};
@@ -102,7 +104,7 @@ async fn nothing_is_served_joined_or_stored_during_a_write() {
         let question = Question::number(1);
         let policy = in_domains(&["d"]);
         here.ask(&question, &policy, "before").await;
-        let write_guard = here.cache.write_guard(&policy.domains).await;
+        let write_guard = here.cache.write_guard(&policy.hit.domains).await;
 
         let reported = here.ask(&question, &policy, "during").await;
         assert_eq!(
@@ -134,10 +136,13 @@ async fn nothing_is_served_joined_or_stored_during_a_write() {
 async fn refresh_during_a_write_is_not_stored() {
     let here = test_engine();
     let policy = Policy {
-        mode: CacheMode::Refresh,
+        hit: HitPolicy {
+            mode: CacheMode::Refresh,
+            ..in_domains(&["d"]).hit
+        },
         ..in_domains(&["d"])
     };
-    let write_guard = here.cache.write_guard(&policy.domains).await;
+    let write_guard = here.cache.write_guard(&policy.hit.domains).await;
     let reported = here.ask(&Question::number(1), &policy, "x").await;
     assert_eq!(reported.settled.stored, Err(Reason::Written("d".into())));
     let ticket = here.lead(&Question::number(2), &policy).await;
@@ -330,7 +335,7 @@ async fn a_front_entry_with_domains_follows_writes_in_other_processes() {
     for _ in 0..3 {
         assert_eq!(here.ask(&question, &policy, "").await.text(), "old");
     }
-    let write_guard = there.cache.write_guard(&policy.domains).await;
+    let write_guard = there.cache.write_guard(&policy.hit.domains).await;
     let reported = here.ask(&question, &policy, "during").await;
     assert_eq!(
         reported.text(),
@@ -355,7 +360,7 @@ async fn announced_write_blocks_before_the_store_is_updated() {
     let question = Question::number(1);
     let policy = in_domains(&["d"]);
     here.ask(&question, &policy, "before").await;
-    let write_guard = here.cache.announce(&policy.domains);
+    let write_guard = here.cache.announce(&policy.hit.domains);
     assert_eq!(epoch(&memory, "d").await, 0);
     let reported = here.ask(&question, &policy, "during").await;
     assert_eq!(
@@ -369,7 +374,7 @@ async fn announced_write_blocks_before_the_store_is_updated() {
     assert_eq!(epoch(&memory, "d").await, 2);
     assert_eq!(here.ask(&question, &policy, "after").await.text(), "after");
 
-    drop(here.cache.announce(&policy.domains));
+    drop(here.cache.announce(&policy.hit.domains));
     eventually(async || epoch(&memory, "d").await == 3).await;
     assert_eq!(here.ask(&question, &policy, "again").await.text(), "again");
 }
@@ -396,8 +401,8 @@ async fn domain_is_blocked_until_both_writers_are_done() {
     let here = test_engine();
     let question = Question::number(1);
     let policy = in_domains(&["d"]);
-    let first = here.cache.write_guard(&policy.domains).await;
-    let second = here.cache.write_guard(&policy.domains).await;
+    let first = here.cache.write_guard(&policy.hit.domains).await;
+    let second = here.cache.write_guard(&policy.hit.domains).await;
     first.finish().await.unwrap();
     let reported = here.ask(&question, &policy, "x").await;
     assert_eq!(reported.settled.stored, Err(Reason::Written("d".into())));
@@ -419,7 +424,7 @@ async fn dropped_guard_ends_the_write_in_the_background() {
     let question = Question::number(1);
     let policy = in_domains(&["d"]);
     here.ask(&question, &policy, "before").await;
-    drop(here.cache.write_guard(&policy.domains).await);
+    drop(here.cache.write_guard(&policy.hit.domains).await);
     eventually(async || epoch(&memory, "d").await == 2).await;
     settle_down().await;
     let reported = here.ask(&question, &policy, "after").await;
@@ -435,7 +440,7 @@ async fn a_domain_stays_blocked_until_the_store_has_the_write() {
     let question = Question::number(1);
     let policy = in_domains(&["d"]);
     here.ask(&question, &policy, "before").await;
-    let write_guard = here.cache.write_guard(&policy.domains).await;
+    let write_guard = here.cache.write_guard(&policy.hit.domains).await;
     memory.now(|op| {
         if op == StoreOperation::Raise {
             StoreBehavior::Fail
@@ -605,7 +610,7 @@ async fn a_write_with_a_failed_announcement_is_announced_at_its_end() {
             }
         });
         let began = tokio::time::Instant::now();
-        let write_guard = here.cache.write_guard(&policy.domains).await;
+        let write_guard = here.cache.write_guard(&policy.hit.domains).await;
         assert!(
             began.elapsed() <= Duration::from_millis(260),
             "{:?}",
@@ -684,7 +689,7 @@ async fn under_load_no_answer_is_older_than_the_last_write_its_caller_saw() {
             })
             .collect();
         for _ in 0..60 {
-            let write_guard = here.cache.write_guard(&policy.domains).await;
+            let write_guard = here.cache.write_guard(&policy.hit.domains).await;
             world.fetch_add(1, Ordering::SeqCst);
             tokio::task::yield_now().await;
             let finish = world.fetch_add(1, Ordering::SeqCst) + 1;

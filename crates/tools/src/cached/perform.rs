@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use cachalot_cache::{
-    self as cache, BeginResult, CacheMode, CacheStatus, CallKind, CallSummary, Policy, Reason,
-    RunResult, SingleFlight, Ticket, Witness,
+    self as cache, BeginResult, CacheMode, CacheStatus, CallKind, CallSummary, HitPolicy, Policy,
+    Reason, RunPolicy, RunResult, SingleFlight, Ticket, Witness,
 };
 use cachalot_core::{Canonical, Digest, Effects, Millis, Spend, Witnesses};
 use cachalot_model::Block;
@@ -208,22 +208,27 @@ impl CachedCall<'_> {
         let cacheability = self.profile.cacheability;
         let shared = &self.tools.shared;
         Policy {
-            mode: match shared.options.mode {
-                CacheMode::On if self.forced => CacheMode::Refresh,
-                mode => mode,
+            hit: HitPolicy {
+                mode: match shared.options.mode {
+                    CacheMode::On if self.forced => CacheMode::Refresh,
+                    mode => mode,
+                },
+                domains: cacheability
+                    .domains(self.effects, self.context)
+                    .and(self.announced_reads.clone())
+                    .for_engine(self.session.engine_lifetime),
+                ..self.accounting_policy().hit
             },
-            ttl: cacheability.ttl(),
-            join: if self.shares_runs() {
-                SingleFlight::Process
-            } else {
-                SingleFlight::Off
+            run: RunPolicy {
+                ttl: cacheability.ttl(),
+                join: if self.shares_runs() {
+                    SingleFlight::Process
+                } else {
+                    SingleFlight::Off
+                },
+                max_bytes: shared.options.settings.max_bytes,
+                ..RunPolicy::default()
             },
-            max_bytes: shared.options.settings.max_bytes,
-            domains: cacheability
-                .domains(self.effects, self.context)
-                .and(self.announced_reads.clone())
-                .for_engine(self.session.engine_lifetime),
-            ..self.accounting_policy()
         }
     }
 
@@ -231,7 +236,10 @@ impl CachedCall<'_> {
     fn accounting_policy(&self) -> Policy {
         let session = self.context.session.as_str();
         Policy {
-            session: (!session.is_empty()).then(|| session.into()),
+            hit: HitPolicy {
+                session: (!session.is_empty()).then(|| session.into()),
+                ..HitPolicy::default()
+            },
             ..Policy::default()
         }
     }
@@ -269,7 +277,7 @@ impl CachedCall<'_> {
                 Ok(BeginResult::Served(outcome) | BeginResult::Stale { outcome, .. }) => {
                     let coalesced = outcome.status == CacheStatus::Coalesced;
                     if coalesced && !is_current_for_follower(&outcome.settled().await) {
-                        policy.join = SingleFlight::Off;
+                        policy.run.join = SingleFlight::Off;
                         continue;
                     }
                     match stored_result::read(&outcome.body).await {
@@ -277,14 +285,14 @@ impl CachedCall<'_> {
                             self.profile.tool.on_hit(&arguments);
                             return self.served(output, &outcome).await;
                         }
-                        Err(failure) if policy.mode == CacheMode::Frozen => {
+                        Err(failure) if policy.hit.mode == CacheMode::Frozen => {
                             let why = format!("frozen: its entry cannot be read: {failure}");
                             let output = ToolOutput::error(why.clone());
                             let witnesses = Witnesses::unknown("it did not run");
                             return CallAnswer::from_run(output, Some(why), witnesses);
                         }
                         // An entry that cannot be decoded has to be replaced.
-                        Err(_) => policy.mode = CacheMode::Refresh,
+                        Err(_) => policy.hit.mode = CacheMode::Refresh,
                     }
                 }
             }

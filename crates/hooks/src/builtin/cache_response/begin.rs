@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use cachalot_cache::{BeginResult, CacheMode, Key, Policy, Quota, Reason, SingleFlight};
+use cachalot_cache::{
+    BeginResult, CacheMode, HitPolicy, Key, Policy, Quota, Reason, RunPolicy, SingleFlight,
+};
 
 use super::question::TurnQuestion;
 use super::settings::ResponseCacheSettings;
@@ -22,21 +24,26 @@ pub(super) fn policy(question: &TurnQuestion, mode: CacheMode) -> Policy {
     } = question.settings;
     let is_bounded = max_entries.is_some() || max_bytes.is_some();
     Policy {
-        mode,
-        ttl,
-        join: SingleFlight::Off,
-        session: question.session.clone(),
-        // Without a time to live, no answer is stored that is built from what a server returned.
-        domains: match ttl {
-            Some(_) => question.store.announced.clone(),
-            None => Vec::new(),
+        hit: HitPolicy {
+            mode,
+            session: question.session.clone(),
+            // Without a time to live, no answer is stored that is built from what a server returned.
+            domains: match ttl {
+                Some(_) => question.store.announced.clone(),
+                None => Vec::new(),
+            },
+            ..HitPolicy::default()
         },
-        quota: is_bounded.then(|| Quota {
-            name: format!("turns of {}", question.agent),
-            entries: max_entries.unwrap_or(u64::MAX),
-            bytes: max_bytes.unwrap_or(u64::MAX),
-        }),
-        ..Policy::default()
+        run: RunPolicy {
+            ttl,
+            join: SingleFlight::Off,
+            quota: is_bounded.then(|| Quota {
+                name: format!("turns of {}", question.agent),
+                entries: max_entries.unwrap_or(u64::MAX),
+                bytes: max_bytes.unwrap_or(u64::MAX),
+            }),
+            ..RunPolicy::default()
+        },
     }
 }
 

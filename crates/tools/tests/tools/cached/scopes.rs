@@ -265,7 +265,9 @@ async fn user_scope_without_a_user_name_falls_back_to_the_session() {
 
 #[tokio::test]
 async fn writes_are_announced_to_the_store_even_without_stored_results() {
-    use cachalot_cache::{self as cache, BeginResult, CallKind, Domain, Policy, RunResult, Scope};
+    use cachalot_cache::{
+        self as cache, BeginResult, CallKind, Domain, HitPolicy, Policy, RunResult, Scope,
+    };
     use cachalot_core::{Canonical, Spend};
     let clock = clock();
     let engine = in_process(&clock);
@@ -284,7 +286,10 @@ async fn writes_are_announced_to_the_store_even_without_stored_results() {
         input: &input,
     };
     let policy = Policy {
-        domains: vec![Domain::new("ltm")],
+        hit: HitPolicy {
+            domains: vec![Domain::new("ltm")],
+            ..HitPolicy::default()
+        },
         ..Policy::default()
     };
     let is_served = async || match engine.begin(&call, &policy).await.unwrap() {

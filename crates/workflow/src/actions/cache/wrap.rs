@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use cachalot_cache::{
     BeginResult, CacheMode, CacheStatus, Call, CallKind, CallSummary, DEFAULT_LOOKUP_TIMEOUT,
     DEFAULT_STORE_TIMEOUT, Domain, Failure as RunFailure, HANDLE_LABEL, HitPolicy, Observation,
-    Outcome, Policy, Reason, RunResult, Scope, SingleFlight, Ticket,
+    Outcome, Policy, Reason, RunPolicy, RunResult, Scope, SingleFlight, Ticket,
 };
 use cachalot_core::tree::Node;
 use cachalot_core::{Canonical, Effects, Problem, Spend};
@@ -87,9 +87,11 @@ impl Action for Wrap {
             Ok(identity) => identity,
             Err(reason) => return Ok(pays(None, &reason)),
         };
-        let domains = request.domains(runtime);
         let handle = identity.handle(&request, runtime);
-        let policy = policy(&request, Some(handle), domains, runtime);
+        let policy = Policy {
+            hit: hit_policy(&request, runtime),
+            run: run_policy(&request, Some(handle), runtime),
+        };
         match runtime
             .cache
             .probe(&call(&request, &identity.input), &policy)
@@ -169,19 +171,21 @@ fn duration(runtime: &Runtime, setting: &str, default: Duration) -> Duration {
     set.unwrap_or(default)
 }
 
-fn policy(
-    request: &Request,
-    handle: Option<&str>,
-    domains: Vec<Domain>,
-    runtime: &Runtime,
-) -> Policy {
+fn hit_policy(request: &Request, runtime: &Runtime) -> HitPolicy {
+    HitPolicy {
+        mode: request.mode,
+        domains: request.domains(runtime),
+        ..HitPolicy::default()
+    }
+}
+
+fn run_policy(request: &Request, handle: Option<&str>, runtime: &Runtime) -> RunPolicy {
     let handle = handle.map(|handle| Label::new(HANDLE_LABEL, handle));
     let tags = request
         .tags
         .iter()
         .map(|tag| Label::new(TAG_LABEL, sealed(tag.clone(), &runtime.secret_set)));
-    Policy {
-        mode: request.mode,
+    RunPolicy {
         ttl: Some(match request.action.metadata().cache_class {
             CacheClass::Ttl(declared) => declared.min(request.ttl),
             _ => request.ttl,
@@ -192,8 +196,7 @@ fn policy(
         lookup_timeout: duration(runtime, "patience", DEFAULT_LOOKUP_TIMEOUT),
         store_timeout: duration(runtime, "store_timeout", DEFAULT_STORE_TIMEOUT),
         labels: handle.into_iter().chain(tags).collect(),
-        domains,
-        ..Policy::default()
+        ..RunPolicy::default()
     }
 }
 
@@ -269,22 +272,12 @@ async fn ask_cache(
     runtime: &Runtime,
 ) -> Result<CacheReply, Failure> {
     let handle = || identity.handle(request, runtime);
-    let domains = request.domains(runtime);
-    let mut mode = request.mode;
+    let mut hit = hit_policy(request, runtime);
     let mut damage = None;
     loop {
-        let hit = HitPolicy {
-            mode,
-            domains: &domains,
-            session: None,
-            accepts: None,
-        };
-        let policy = || Policy {
-            mode,
-            ..policy(request, Some(handle()), domains.clone(), runtime)
-        };
+        let run = || run_policy(request, Some(handle()), runtime);
         let call = call(request, &identity.input);
-        let started = runtime.cache.begin_with(&call, &hit, policy).await;
+        let started = runtime.cache.begin_with(&call, &hit, run).await;
         let outcome = match started.map_err(|miss| Failure::new(FROZEN_MISS, miss.to_string()))? {
             BeginResult::Run(ticket) => {
                 let ticket = Box::new(ticket);
@@ -309,7 +302,7 @@ async fn ask_cache(
             // An entry that cannot be decoded is computed again and replaced.
             None => {
                 damage = Some(Reason::Damaged(failure.to_string()));
-                mode = CacheMode::Refresh;
+                hit.mode = CacheMode::Refresh;
             }
         }
     }
@@ -343,7 +336,10 @@ async fn run_uncached(
     reason: Reason,
     runtime: &Runtime,
 ) -> Result<Arc<Value>, Failure> {
-    let policy = policy(&request, None, request.domains(runtime), runtime);
+    let policy = Policy {
+        hit: hit_policy(&request, runtime),
+        run: run_policy(&request, None, runtime),
+    };
     let input = Canonical::sealed(&json!({ "args": request.args }), &runtime.secret_set);
     let ticket = runtime
         .cache
