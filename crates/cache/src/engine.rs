@@ -44,8 +44,7 @@ pub struct LocalStore {
     pub is_served: bool,
 }
 
-/// The parts of an engine. The phases of a call are functions of the modules `lookup`, `join`, `reserve`,
-/// `ticket` and `store_answer`; `begin` composes them.
+/// The parts of an engine. `call_path` walks a call through them.
 pub(crate) struct Engine {
     pub(crate) access: Arc<StoreAccess>,
     pub(crate) ledger: Ledger,

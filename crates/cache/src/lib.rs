@@ -5,10 +5,10 @@
 //! explanations. This crate knows no model, tool, hook, YAML or HTTP.
 
 mod access;
-mod begin;
 mod body;
 mod bounds;
 mod breaker;
+mod call_path;
 mod cassette;
 mod complete;
 mod decoded;
@@ -20,25 +20,18 @@ mod erase_all;
 mod evict;
 mod flight;
 mod front;
-mod join;
 mod key;
 mod lease;
 mod ledger;
 mod local;
-mod lookup;
 mod orphans;
 mod outcome;
 mod policy;
 mod reason;
 mod renew;
-mod request;
-mod reserve;
-mod run_start;
-mod store_answer;
 mod stream;
 mod summary;
 mod sync;
-mod ticket;
 mod witness;
 mod write_back;
 mod write_guard;
@@ -50,9 +43,9 @@ use std::sync::Arc;
 use cachalot_core::DigestKey;
 use cachalot_store::{Error, SpaceUsage};
 
-pub use begin::BeginResult;
 pub use body::{Body, BodyReader};
 pub use bounds::CacheBounds;
+pub use call_path::{BeginResult, RunResult, Ticket};
 pub use cassette::{CASSETTE_VERSION, CassetteError, ExportReport, ImportReport, is_cassette};
 pub use decoded::{DecodeError, Decoded};
 pub use engine::{CacheOptions, LocalStore};
@@ -69,7 +62,6 @@ pub use policy::{
 };
 pub use reason::{Failure, FrozenMiss, Reason};
 pub use summary::{CacheStatus, CallSummary, EntryProvenance, Revision};
-pub use ticket::{RunResult, Ticket};
 pub use witness::{Observation, Witness, WitnessSnapshot};
 pub use write_guard::WriteGuard;
 
@@ -124,13 +116,13 @@ impl Cache {
         hit: &HitPolicy,
         run: impl FnOnce() -> R,
     ) -> impl Future<Output = Result<BeginResult, FrozenMiss>> {
-        begin::begin(&self.0, call, hit, run)
+        call_path::begin(&self.0, call, hit, run)
     }
 
     /// Returns a ticket for a call that must not use the cache, because its dependencies cannot be
     /// determined. The call runs, is not stored, and gets a ledger row with the reason.
     pub fn bypass(&self, call: &Call<'_>, policy: &Policy, reason: Reason) -> Ticket {
-        begin::bypass(&self.0, call, policy, reason)
+        call_path::bypass(&self.0, call, policy, reason)
     }
 
     /// Returns the entry that would answer a call now. Records no call and changes nothing.
@@ -138,7 +130,7 @@ impl Cache {
     /// # Errors
     /// The reason why the call would run.
     pub async fn probe(&self, call: &Call<'_>, policy: &Policy) -> Result<Outcome, Reason> {
-        begin::probe(&self.0, call, policy).await
+        call_path::probe(&self.0, call, policy).await
     }
 
     /// Calls [`Cache::begin`] and runs the work of a ticket in a task of its own. Returns as soon as there is
@@ -176,28 +168,8 @@ impl Cache {
         R: Borrow<RunPolicy> + Send + Sync,
         F: Future<Output = ()> + Send + 'static,
     {
-        match self.begin_with(call, hit, run).await? {
-            BeginResult::Served(outcome) => Ok(outcome),
-            BeginResult::Stale { outcome, refresh } => {
-                if let Some(refresh) = refresh {
-                    tokio::spawn(work(*refresh));
-                }
-                Ok(outcome)
-            }
-            BeginResult::Run(ticket) => {
-                let outcome = ticket.outcome();
-                let (engine, flight) = (Arc::clone(&self.0), Arc::clone(&ticket.flight));
-                let orphan = ticket.policy.run.orphan;
-                let run = work(ticket);
-                tokio::spawn(async move {
-                    tokio::select! {
-                        () = run => {}
-                        () = ticket::abandoned(&engine.orphans, &flight, orphan) => {}
-                    }
-                });
-                Ok(outcome)
-            }
-        }
+        let begun = self.begin_with(call, hit, run).await?;
+        Ok(call_path::drive(&self.0, begun, work))
     }
 
     /// Raises the domains' epochs now and again when the guard ends. In between, nothing of them is served,

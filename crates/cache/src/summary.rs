@@ -88,6 +88,19 @@ pub struct CallSummary {
 }
 
 impl CallSummary {
+    /// The final state of a run, with the revision and the expiry of its entry, or the reason why there is none.
+    pub(crate) fn of_run(stored: Result<(Revision, Option<Millis>), Reason>, paid: Spend) -> Self {
+        match stored {
+            Ok((revision, expires)) => Self {
+                stored: Ok(revision),
+                expires,
+                paid,
+                saved: Spend::default(),
+            },
+            Err(reason) => Self::not_stored(reason, paid),
+        }
+    }
+
     /// The final state of a run whose answer is not stored.
     pub(crate) fn not_stored(reason: Reason, paid: Spend) -> Self {
         Self {

@@ -10,13 +10,17 @@ use cachalot_store::{GetResult, Record, Store, counter, space};
 use crate::engine::Engine;
 use crate::entry::Entry;
 use crate::epoch::LocalEpochs;
+use crate::flight::{EndedFlights, LookupGuard};
 use crate::front::{FrontEntry, Stamp};
 use crate::lease::{EnterAnswer, Reservation, ReservationRequest, get_or_reserve};
 use crate::local::ErasureState;
-use crate::policy::{CacheMode, Domain, HitPolicy};
-use crate::request::Request;
+use crate::outcome::Outcome;
+use crate::policy::{CacheMode, Domain, HitPolicy, Policy};
+use crate::summary::CacheStatus;
 use crate::witness::SERVE_CHECK_TIMEOUT;
-use crate::{Key, Reason};
+use crate::{Call, Key, Reason};
+
+use super::request::Request;
 
 /// The result of a lookup in the front and the store.
 pub(crate) enum Lookup {
@@ -42,6 +46,25 @@ pub(crate) struct LookupMiss {
     pub(crate) stale: Option<StaleEntry>,
 }
 
+/// The result of the lookup phase.
+pub(super) enum LookedUp<'a> {
+    Found(Arc<FrontEntry>, CacheStatus),
+    /// Only an expired entry answers.
+    Stale(Missed<'a>, Arc<FrontEntry>),
+    Nothing(Missed<'a>),
+}
+
+/// A call that no current entry answers.
+pub(super) struct Missed<'a> {
+    /// The reason that the outcome of the call gives.
+    pub(super) reason: Reason,
+    pub(super) miss: Box<LookupMiss>,
+    /// The right to have looked the call up and reserved it in one step; held until a flight is registered.
+    pub(super) lookup_guard: Option<LookupGuard<'a>>,
+    /// Read before the lookup.
+    pub(super) ended_flights: EndedFlights,
+}
+
 /// An entry that has expired and is valid otherwise.
 pub(crate) struct StaleEntry {
     pub(crate) front_entry: Arc<FrontEntry>,
@@ -60,6 +83,12 @@ impl StaleEntry {
 }
 
 impl LookupMiss {
+    /// Takes the entry that expired less than `window` before the lookup.
+    pub(crate) fn take_stale_within(&mut self, window: Duration) -> Option<Arc<FrontEntry>> {
+        let stale = self.stale.take()?;
+        stale.is_within(window).then_some(stale.front_entry)
+    }
+
     /// True if the epochs under which the call would run are unknown.
     pub(crate) fn has_unknown_epochs(&self) -> bool {
         self.local_epochs.being_written.is_some() || self.epochs.is_none()
@@ -78,6 +107,61 @@ impl LookupMiss {
             stale: None,
         })
     }
+}
+
+impl Missed<'_> {
+    /// A miss without a lookup, for a call without domains.
+    pub(super) fn unread(request: &Request<'_>) -> Self {
+        let (engine, reason) = (request.engine, Reason::Absent);
+        let local_epochs = engine.writes.local_epochs(&[]);
+        Self {
+            reason: reason.clone(),
+            miss: LookupMiss::unread(reason, local_epochs, request.hit),
+            lookup_guard: None,
+            ended_flights: engine.flights.ended_flights(&request.key),
+        }
+    }
+}
+
+/// Looks the call up in the store, then in the local copies. Reserves the key if the record does not answer, unless
+/// another caller of this process is about to.
+pub(super) async fn look_up<'a>(request: &Request<'a>) -> LookedUp<'a> {
+    let ended_flights = request.engine.flights.ended_flights(&request.key);
+    let lookup_guard = lookup_guard(request);
+    let reservation = lookup_guard.as_ref().map(|_| request.reservation(None));
+    let mut miss = match find_in_store(request, reservation).await {
+        Lookup::Hit(found) => return LookedUp::Found(found, CacheStatus::Hit),
+        Lookup::Miss(miss) => miss,
+    };
+    let stale = miss.take_stale_within(request.run.stale_while_revalidate);
+    let mut missed = Missed {
+        reason: match request.hit.mode {
+            CacheMode::Refresh => Reason::Refresh,
+            _ => miss.reason.clone(),
+        },
+        miss,
+        lookup_guard,
+        ended_flights,
+    };
+    if let Some(stale) = stale {
+        return LookedUp::Stale(missed, stale);
+    }
+    if request.hit.serves_entries() {
+        match find_local_copy(request, &missed.reason).await {
+            Ok(found) => return LookedUp::Found(found, CacheStatus::LocalHit(missed.reason)),
+            Err(reason) => missed.reason = reason,
+        }
+    }
+    LookedUp::Nothing(missed)
+}
+
+/// Acquires the right to look the call up and reserve it in one step. `None` if the call is not to be
+/// reserved, or another caller of this process holds the right or leads a flight of the key.
+fn lookup_guard<'a>(request: &Request<'a>) -> Option<LookupGuard<'a>> {
+    let reserves = request.reserves() && request.check_labels().is_ok();
+    reserves
+        .then(|| request.engine.flights.lookup_guard(request.key))
+        .flatten()
 }
 
 /// Looks an entry up in the front and in the store. Reserves nothing.
@@ -340,4 +424,50 @@ fn check_epochs(stored: &[(String, u64)], counters: &[&str], now: &[u64]) -> Res
         Some((name, _)) => Err(Reason::Written(name.replacen("epoch:", "", 1))),
         None => Ok(()),
     }
+}
+
+/// Returns the local copy of an entry if the store did not answer. Fails with the reason of the miss.
+async fn find_local_copy(
+    request: &Request<'_>,
+    reason: &Reason,
+) -> Result<Arc<FrontEntry>, Reason> {
+    let (Some(local), Reason::StoreUnavailable(_)) = (&request.engine.local, reason) else {
+        return Err(reason.clone());
+    };
+    let (key, call) = (&request.key, request.call);
+    let Some(entry) = local.find(key, call, request.hit, request.run).await else {
+        return Err(reason.clone());
+    };
+    if !request.hit.is_accepted(&entry.body.bytes) {
+        return Err(Reason::OtherForm);
+    }
+    local.record_use(&entry);
+    Ok(unfronted(request, entry))
+}
+
+/// Implements [`crate::Cache::probe`].
+pub(crate) async fn probe(
+    engine: &Arc<Engine>,
+    call: &Call<'_>,
+    policy: &Policy,
+) -> Result<Outcome, Reason> {
+    let request = Request::new(engine, Key::for_call(call), call, &policy.hit, &policy.run);
+    let found = match policy.hit.mode {
+        CacheMode::Off => Err(Reason::Off),
+        CacheMode::Refresh => Err(Reason::Refresh),
+        CacheMode::Frozen => find_frozen(&request).await,
+        CacheMode::On | CacheMode::ReadOnly => match find_entry(&request).await {
+            Lookup::Hit(front_entry) => Ok(front_entry),
+            Lookup::Miss(mut missed) => {
+                match missed.take_stale_within(policy.run.stale_while_revalidate) {
+                    Some(front_entry) => {
+                        let status = CacheStatus::Stale;
+                        return Ok(Outcome::from_entry(request.key, &front_entry.entry, status));
+                    }
+                    None => Err(missed.reason),
+                }
+            }
+        },
+    };
+    found.map(|found| Outcome::from_entry(request.key, &found.entry, CacheStatus::Hit))
 }

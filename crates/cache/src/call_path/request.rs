@@ -19,6 +19,8 @@ pub(crate) struct Request<'a> {
     pub(crate) call: &'a Call<'a>,
     pub(crate) hit: &'a HitPolicy,
     pub(crate) run: &'a RunPolicy,
+    /// The labels of the flight, its reservation and its entry.
+    pub(crate) labels: Vec<Label>,
     /// The remaining time that the call may wait for the store.
     pub(crate) budget: TimeBudget,
     /// The answer of a lookup that timed out.
@@ -39,6 +41,7 @@ impl<'a> Request<'a> {
             call,
             hit,
             run,
+            labels: labels(call, run),
             budget: TimeBudget::for_run(run),
             late: LateLookup::default(),
         }
@@ -56,19 +59,9 @@ impl<'a> Request<'a> {
         )
     }
 
-    /// The labels of the flight, its reservation and its entry.
-    pub(crate) fn labels(&self) -> Vec<Label> {
-        let own = [
-            Label::new(NAME_LABEL, self.call.name),
-            Label::new(KIND_LABEL, self.call.kind.as_str()),
-        ];
-        own.into_iter()
-            .chain(self.run.labels.iter().cloned())
-            .collect()
-    }
-
-    /// Fails with the reason if an answer with these labels must not be stored.
-    pub(crate) fn check_labels(&self, labels: &[Label]) -> Result<(), Reason> {
+    /// Fails with the reason if an answer with the labels of the call must not be stored.
+    pub(crate) fn check_labels(&self) -> Result<(), Reason> {
+        let labels = &self.labels;
         let access = &self.engine.access;
         if access.has_secret_label(labels) {
             return Err(Reason::HoldsSecret);
@@ -99,20 +92,24 @@ impl<'a> Request<'a> {
 
     /// The reservation that the call needs: over any record if a fresh answer is requested, else over the
     /// record of this revision, which does not answer the call.
-    pub(crate) fn reservation<'s>(
-        &'s self,
-        labels: &'s [Label],
-        revision: Option<u64>,
-    ) -> ReservationRequest<'s> {
+    pub(crate) fn reservation(&self, revision: Option<u64>) -> ReservationRequest<'_> {
         let stale = match (self.hit.mode, revision) {
             (CacheMode::Refresh, _) => Stale::Any,
             (_, Some(revision)) => Stale::Revision(revision),
             (_, None) => Stale::None,
         };
         ReservationRequest {
-            labels,
+            labels: &self.labels,
             stale,
             late: &self.late,
         }
     }
+}
+
+fn labels(call: &Call<'_>, run: &RunPolicy) -> Vec<Label> {
+    let own = [
+        Label::new(NAME_LABEL, call.name),
+        Label::new(KIND_LABEL, call.kind.as_str()),
+    ];
+    own.into_iter().chain(run.labels.iter().cloned()).collect()
 }

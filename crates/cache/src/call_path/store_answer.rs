@@ -17,9 +17,10 @@ use crate::key::OwnedCall;
 use crate::lease::{LateLookup, Reservation, ReservationRequest, get_or_reserve};
 use crate::local;
 use crate::policy::{CacheMode, Policy, RunPolicy};
-use crate::run_start::RunStart;
 use crate::summary::Revision;
 use crate::witness::{ObservationSet, STORE_CHECK_TIMEOUT};
+
+use super::run_start::RunStart;
 
 /// The run whose answer is stored.
 pub(crate) struct FinishedRun<'a> {

@@ -9,23 +9,22 @@ use cachalot_store::Label;
 
 use crate::body::Body;
 use crate::engine::Engine;
-use crate::entry::Entry;
 use crate::flight::{Flight, ReaderGuard};
 use crate::key::OwnedCall;
 use crate::lease::LateLookup;
 use crate::ledger::{CallStatus, PendingRow};
-use crate::lookup::{Lookup, find_in_store};
 use crate::orphans::Orphans;
 use crate::outcome::{Outcome, OutcomeState};
 use crate::policy::{DEFAULT_LOOKUP_TIMEOUT, OrphanPolicy, Policy};
 use crate::reason::{Failure, Reason};
-use crate::request::Request;
-use crate::run_start::RunStart;
-use crate::store_answer::FinishedRun;
 use crate::stream::StreamEnd;
-use crate::summary::{CacheStatus, CallSummary, Revision, RunEnd};
+use crate::summary::{CacheStatus, CallSummary, RunEnd};
 use crate::sync::{Mutex, lock, spawn};
-use crate::witness::{Witness, to_witnesses};
+use crate::witness::Witness;
+
+use super::lookup::{Lookup, find_in_store};
+use super::request::Request;
+use super::run_start::RunStart;
 
 /// The result of a run.
 #[derive(Debug)]
@@ -190,13 +189,13 @@ impl Ticket {
     }
 
     /// The total cost of the run, charges included; `spent` is what the run itself reports.
-    fn total_cost(&self, mut spent: Spend) -> Spend {
+    pub(super) fn total_cost(&self, mut spent: Spend) -> Spend {
         spent += lock(&self.costs).charged;
         spent
     }
 
     /// The part of the total cost that goes into this call's own ledger row.
-    fn own_cost(&self, total_cost: Spend) -> Spend {
+    pub(super) fn own_cost(&self, total_cost: Spend) -> Spend {
         total_cost.without(lock(&self.costs).nested)
     }
 
@@ -228,7 +227,7 @@ impl Ticket {
         }
     }
 
-    /// Returns the expired entry of the call, if it expired less than [`RunPolicy::stale_if_error`] ago and is valid
+    /// Returns the expired entry of the call, if it expired less than [`crate::RunPolicy::stale_if_error`] ago and is valid
     /// otherwise, or the entry that was stored in the meantime. For a run that fails: the adapter answers with it, and
     /// ends the ticket with its bytes and a reason against storing them. The ledger then counts the call as answered
     /// by it. `None` after an erasure or a write to a domain, and in modes that serve no entry.
@@ -323,50 +322,12 @@ impl Ticket {
 
     /// Ends the run with its answer: publishes it to the readers, then stores it if it may be kept, every
     /// witness still holds, no epoch has passed and nothing revoked the run. Resolves when that is decided.
-    pub async fn finish(mut self, product: RunResult) -> CallSummary {
-        let RunResult {
-            value,
-            storable,
-            spent,
-            labels,
-        } = product;
-        let spent = self.total_cost(spent);
-        // Readers do not wait for the store; new callers join this flight until the entry is stored.
-        let answer = self.flight.body.complete(value);
-        let storable = std::mem::replace(&mut self.storable, Ok(()))
-            .and(self.not_declined())
-            .and(storable);
-        let stored = match (storable, answer) {
-            (Ok(()), Some(answer)) => {
-                let finished = FinishedRun {
-                    engine: &self.engine,
-                    flight: &self.flight,
-                    call: &self.call,
-                    policy: &self.policy,
-                    run_start: &self.run_start,
-                    unreserved: self.unreserved.as_ref(),
-                };
-                finished.store(&answer, spent, labels).await
-            }
-            (Ok(()), None) => Err(Reason::Declined("its chunks were not kept".to_owned())),
-            (Err(reason), _) => Err(reason),
-        };
-        let paid = self.own_cost(spent);
-        let settled = match stored {
-            Ok((revision, expires)) => CallSummary {
-                stored: Ok(revision),
-                expires,
-                paid,
-                saved: Spend::default(),
-            },
-            Err(reason) => CallSummary::not_stored(reason, paid),
-        };
-        self.end(settled.clone(), spent, None).await;
-        settled
+    pub fn finish(self, result: RunResult) -> impl Future<Output = CallSummary> + Send {
+        super::finish(self, result)
     }
 
     /// Fails with the reason for which the answer was declined.
-    fn not_declined(&self) -> Result<(), Reason> {
+    pub(super) fn not_declined(&self) -> Result<(), Reason> {
         match self.flight.declined() {
             None => Ok(()),
             Some(Reason::TooLarge { limit, .. }) => Err(Reason::TooLarge {
@@ -378,56 +339,24 @@ impl Ticket {
     }
 
     /// Ends the run with a failure, which every waiting reader gets; stores nothing. Returns the cost.
-    pub async fn fail(mut self, failure: Failure) -> CallSummary {
-        let spent = self.total_cost(Spend::for_call(self.elapsed()));
-        // Prevents callers from joining a flight that is known to have failed.
-        self.flight.close();
-        self.flight.body.end(StreamEnd::Failed(failure.clone()));
-        let settled = CallSummary::not_stored(Reason::Failed, self.own_cost(spent));
-        self.end(settled.clone(), spent, Some(&failure)).await;
-        settled
-    }
-
-    /// Ends a run before it starts: another process has stored the answer in the meantime.
-    pub(crate) async fn finish_with_entry(mut self, entry: &Entry) {
-        // Followers read the witnesses of the answer from the flight.
-        self.flight
-            .witness
-            .adopt(&to_witnesses(&entry.observations));
-        self.flight
-            .body
-            .end(StreamEnd::Complete(Arc::clone(&entry.body)));
-        let settled = CallSummary {
-            stored: Ok(Revision(entry.revision)),
-            expires: entry.head.expires,
-            paid: Spend::default(),
-            saved: entry.head.spent,
-        };
-        self.end(settled, entry.head.spent, None).await;
-    }
-
-    /// Ends the run; `run_cost` is its total cost.
-    async fn end(&mut self, settled: CallSummary, run_cost: Spend, failure: Option<&Failure>) {
-        self.flight.stop_renewal();
-        self.publish(settled, run_cost, failure);
-        if let Some(lease) = self.flight.lease() {
-            // The answer is not stored. The next leader need not wait until the store has released the lease.
-            self.flight.close();
-            let access = &self.engine.access;
-            access.release(lease, self.policy.run.lookup_timeout).await;
-        }
-        self.leave();
+    pub fn fail(self, failure: Failure) -> impl Future<Output = CallSummary> + Send {
+        super::fail(self, failure)
     }
 
     /// Removes the flight from the table, so that no caller finds it any more.
-    fn leave(&mut self) {
+    pub(super) fn leave(&mut self) {
         self.engine.flights.leave(&self.flight);
         self.stage = TicketStage::Ended;
     }
 
     /// Publishes the end of the run. The ledger rows are sent first, so that a caller that sees the call as
     /// settled finds it in the ledger.
-    fn publish(&mut self, settled: CallSummary, mut run_cost: Spend, failure: Option<&Failure>) {
+    pub(super) fn publish(
+        &mut self,
+        settled: CallSummary,
+        mut run_cost: Spend,
+        failure: Option<&Failure>,
+    ) {
         if failure.is_some() || self.answers_with_an_error() {
             run_cost = Spend::default();
         }
@@ -475,8 +404,8 @@ impl Ticket {
         });
     }
 
-    /// Ends a run whose ticket was dropped without `finish` or `fail`.
-    fn abandon(&mut self) {
+    /// Publishes the end of a run whose ticket was dropped without `finish` or `fail`.
+    pub(super) fn publish_abandoned(&mut self) {
         let spent = match self.stage {
             TicketStage::Waiting => Spend::default(),
             TicketStage::Running => self.total_cost(Spend::for_call(self.elapsed())),
@@ -511,22 +440,6 @@ pub(crate) async fn abandoned(orphans: &Orphans, flight: &Arc<Flight>, orphan: O
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if self.stage == TicketStage::Ended {
-            return;
-        }
-        self.flight.stop_renewal();
-        // Closed first, so that a waiter that wakes up and looks again does not join this flight.
-        self.flight.close();
-        self.abandon();
-        let (engine, flight) = (Arc::clone(&self.engine), Arc::clone(&self.flight));
-        match (flight.lease(), tokio::runtime::Handle::try_current()) {
-            (Some(lease), Ok(_)) => {
-                spawn(async move {
-                    engine.access.release(lease, DEFAULT_LOOKUP_TIMEOUT).await;
-                    engine.flights.leave(&flight);
-                });
-            }
-            _ => self.leave(),
-        }
+        super::abandon(self);
     }
 }
