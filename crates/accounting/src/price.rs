@@ -1,6 +1,6 @@
 //! Prices of models, in the form of catalog files.
 
-use cachalot_core::spec::{
+use cachalot_core::config::{
     Custom, Parameter, ParameterKind as Kind, Table, Values, key, required, section,
 };
 use cachalot_core::{Millis, Problem};

@@ -23,7 +23,7 @@ mod review;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use cachalot_core::spec::{Parameter, ParameterKind as Kind, key, required};
+use cachalot_core::config::{Parameter, ParameterKind as Kind, key, required};
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{self, Node, Section};
 use cachalot_core::{Problem, SourceSpan};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use cachalot_core::spec::tool_schema;
+use cachalot_core::config::tool_schema;
 use cachalot_core::{EffectTargets, Effects};
 use cachalot_tools::{
     OperationMetadata, ResourceAccess, Tool, ToolContext, ToolOutput, TypedTool, WithOriginal,

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use cachalot_core::spec::Settings;
+use cachalot_core::config::Settings;
 use cachalot_hooks::Dialect;
 use cachalot_workflow::format::PythonRunner;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};

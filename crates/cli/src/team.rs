@@ -8,7 +8,7 @@ use cachalot_agent::permissions::ToolSignature;
 use cachalot_agent::{SourceFile, Team};
 use cachalot_cache::LedgerLimits;
 use cachalot_core::Problem;
-use cachalot_core::spec::Settings as _;
+use cachalot_core::config::Settings as _;
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{Node, Section};
 use cachalot_mcp::settings::{

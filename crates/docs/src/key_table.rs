@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cachalot_core::spec::{Literal, Row};
+use cachalot_core::config::{Literal, Row};
 
 /// What precedes the part of a cell that is written by hand: it stays when the table is written again.
 const REMARK: &str = "<!-- remark -->";
@@ -84,7 +84,7 @@ fn by_hand(table: &str) -> BTreeMap<String, ByHand> {
 
 #[cfg(test)]
 mod tests {
-    use cachalot_core::spec::{ParameterKind as Kind, Table, key, required};
+    use cachalot_core::config::{ParameterKind as Kind, Table, key, required};
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! The generated parts of the documents.
 
 use cachalot_agent::definition::{AGENT, REVIEW};
-use cachalot_core::spec::{Row, Settings as _, Table};
+use cachalot_core::config::{Row, Settings as _, Table};
 use cachalot_mcp::settings::{BACKGROUND_JOBS, FETCH, FILESYSTEM, SERVER, SHELL, TODO, TOOLSET};
 use cachalot_model::{BUDGET, MODEL};
 use cachalot_tools::cached::ToolCacheSettings;

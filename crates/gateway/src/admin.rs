@@ -4,7 +4,7 @@
 //! of requests and answers are not shown.
 
 use cachalot_cache::{CallKind, EntryFilter, HANDLE_LABEL, Key, LabelCriterion};
-use cachalot_core::spec::Word as _;
+use cachalot_core::config::Word as _;
 use cachalot_core::{Canonical, Digest};
 use cachalot_store::Label;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header};

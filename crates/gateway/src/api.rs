@@ -1,6 +1,6 @@
 //! The APIs that upstreams offer, and the headers of their credentials.
 
-use cachalot_core::spec::{Settings, Word as _};
+use cachalot_core::config::{Settings, Word as _};
 use http::HeaderName;
 
 /// The API that an upstream offers.

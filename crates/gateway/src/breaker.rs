@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use cachalot_core::spec::Settings;
+use cachalot_core::config::Settings;
 use cachalot_model::DURATION;
 use parking_lot::Mutex;
 

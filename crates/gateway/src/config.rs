@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cachalot_core::spec::{Named, Row, Settings, Values};
+use cachalot_core::config::{Named, Row, Settings, Values};
 use cachalot_core::tree::{self, Node};
 use cachalot_core::{Problem, SourceSpan};
 use cachalot_model::DURATION;

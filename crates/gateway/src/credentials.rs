@@ -3,7 +3,7 @@
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Request, Uri};
 
-use cachalot_core::spec::Word as _;
+use cachalot_core::config::Word as _;
 
 use crate::api::{Api, AuthHeader};
 use crate::upstream::Upstream;

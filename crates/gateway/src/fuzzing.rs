@@ -1,6 +1,6 @@
 //! Entry points of the fuzz targets: the parsers of bytes of clients, upstreams and stores.
 
-use cachalot_core::spec::Word as _;
+use cachalot_core::config::Word as _;
 use std::sync::Arc;
 
 use bytes::Bytes;

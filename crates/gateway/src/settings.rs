@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use cachalot_core::spec::Named;
+use cachalot_core::config::Named;
 use cachalot_core::{Digest, Problem, Secret};
 use http::{HeaderMap, Method};
 use rustls::ServerConfig;

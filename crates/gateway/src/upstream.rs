@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cachalot_core::Secret;
-use cachalot_core::spec::{ParameterKind as Kind, Settings, Word as _};
+use cachalot_core::config::{ParameterKind as Kind, Settings, Word as _};
 use cachalot_store::glob_matches;
 use http::Uri;
 use http::uri::{Authority, PathAndQuery, Scheme};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cachalot_core::spec::Named;
+use cachalot_core::config::Named;
 use cachalot_core::{Digest, Secret};
 use cachalot_store::glob_matches;
 use http::HeaderMap;

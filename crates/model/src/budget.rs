@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_core::spec::{Custom, ParameterKind as Kind, Table, key};
+use cachalot_core::config::{Custom, ParameterKind as Kind, Table, key};
 use cachalot_core::tree::Node;
 use cachalot_core::{Clock, Cost, Millis, Problem};
 use parking_lot::Mutex;

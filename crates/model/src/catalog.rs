@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use cachalot_core::Problem;
-use cachalot_core::spec::{ParameterKind as Kind, Table, key};
+use cachalot_core::config::{ParameterKind as Kind, Table, key};
 use cachalot_core::tree::{self, Section};
 
 use cachalot_accounting::{PRICE_KEYS, Price};

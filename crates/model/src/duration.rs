@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use cachalot_core::config::ParameterKind;
 use cachalot_core::duration::{CENTURY, Range, YEAR};
-use cachalot_core::spec::ParameterKind;
 
 /// Minimum of a duration and of an age.
 const MIN: Duration = Duration::from_millis(1);

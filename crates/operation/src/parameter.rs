@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-pub use cachalot_core::spec::{Parameter, ParameterKind};
+pub use cachalot_core::config::{Parameter, ParameterKind};
 use serde_json::{Map, Value, json};
 
 /// The parameters of an operation: a table, or the JSON Schema of somebody else.

@@ -48,7 +48,7 @@ mod tool_names;
 
 use std::path::Path;
 
-use cachalot_core::spec::{Custom, Parameter, ParameterKind as Kind, Table, Values, key};
+use cachalot_core::config::{Custom, Parameter, ParameterKind as Kind, Table, Values, key};
 use cachalot_core::tree::Node;
 use cachalot_core::{Problem, SourceSpan};
 use serde::Serialize;

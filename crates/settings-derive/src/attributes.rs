@@ -190,7 +190,7 @@ impl DefaultValue {
             }
         };
         Ok(Some(
-            quote!(::cachalot_core::spec::Literal::#kind(#expression)),
+            quote!(::cachalot_core::config::Literal::#kind(#expression)),
         ))
     }
 }

@@ -1,4 +1,4 @@
-//! Derives `Settings` of `cachalot_core::spec`: the declaration of a mapping of a configuration file, and its reader,
+//! Derives `Settings` of `cachalot_core::config`: the declaration of a mapping of a configuration file, and its reader,
 //! from a struct whose fields are the keys; or the words that a key accepts, from an enum.
 //!
 //! The trait documents the attributes.

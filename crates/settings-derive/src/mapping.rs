@@ -53,15 +53,15 @@ pub(crate) fn derive(input: &DeriveInput, data: &DataStruct) -> Result<TokenStre
         .check
         .map(|check| quote!(#check(&settings, values, problems);));
     Ok(quote! {
-        impl ::cachalot_core::spec::Settings for #name {
-            const PARAMETERS: &'static [::cachalot_core::spec::Parameter] = &[#(#parameters),*];
-            const TABLE: &'static ::cachalot_core::spec::Table = {
-                static TABLE: ::cachalot_core::spec::Table = ::cachalot_core::spec::Table::new(
+        impl ::cachalot_core::config::Settings for #name {
+            const PARAMETERS: &'static [::cachalot_core::config::Parameter] = &[#(#parameters),*];
+            const TABLE: &'static ::cachalot_core::config::Table = {
+                static TABLE: ::cachalot_core::config::Table = ::cachalot_core::config::Table::new(
                     #title,
                     #sentence,
                     &[
                         #(#groups,)*
-                        <#name as ::cachalot_core::spec::Settings>::PARAMETERS
+                        <#name as ::cachalot_core::config::Settings>::PARAMETERS
                         #also
                     ],
                 )#open;
@@ -69,7 +69,7 @@ pub(crate) fn derive(input: &DeriveInput, data: &DataStruct) -> Result<TokenStre
             };
 
             fn from_values(
-                values: ::cachalot_core::spec::Values<'_>,
+                values: ::cachalot_core::config::Values<'_>,
                 problems: &mut ::std::vec::Vec<::cachalot_core::Problem>,
             ) -> ::std::option::Option<Self> {
                 #(#reads)*
@@ -79,19 +79,19 @@ pub(crate) fn derive(input: &DeriveInput, data: &DataStruct) -> Result<TokenStre
             }
         }
 
-        impl ::cachalot_core::spec::SettingValue for #name {
-            const KIND: ::cachalot_core::spec::ParameterKind =
-                ::cachalot_core::spec::ParameterKind::Table(
-                    <#name as ::cachalot_core::spec::Settings>::TABLE,
+        impl ::cachalot_core::config::SettingValue for #name {
+            const KIND: ::cachalot_core::config::ParameterKind =
+                ::cachalot_core::config::ParameterKind::Table(
+                    <#name as ::cachalot_core::config::Settings>::TABLE,
                 );
 
             fn from_node(
                 node: &::cachalot_core::tree::Node,
-                _: ::cachalot_core::spec::ParameterKind,
+                _: ::cachalot_core::config::ParameterKind,
                 problems: &mut ::std::vec::Vec<::cachalot_core::Problem>,
             ) -> ::std::option::Option<Self> {
-                let table = <Self as ::cachalot_core::spec::Settings>::TABLE;
-                <Self as ::cachalot_core::spec::Settings>::from_values(table.values(node)?, problems)
+                let table = <Self as ::cachalot_core::config::Settings>::TABLE;
+                <Self as ::cachalot_core::config::Settings>::from_values(table.values(node)?, problems)
             }
         }
     })
@@ -112,9 +112,9 @@ impl Parts {
         }
         if attributes.is_flattened {
             self.groups
-                .push(quote!(<#kind as ::cachalot_core::spec::Settings>::PARAMETERS));
+                .push(quote!(<#kind as ::cachalot_core::config::Settings>::PARAMETERS));
             self.reads.push(quote! {
-                let #name = <#kind as ::cachalot_core::spec::Settings>::from_values(values, problems);
+                let #name = <#kind as ::cachalot_core::config::Settings>::from_values(values, problems);
             });
             self.fields.push(quote!(#name: #name?));
             return Ok(());
@@ -157,12 +157,12 @@ fn declaration(
     let kind = match (&attributes.kind, &attributes.range) {
         (Some(kind), _) => quote!(#kind),
         (None, Some((minimum, maximum))) if is_float(minimum) => {
-            quote!(::cachalot_core::spec::ParameterKind::NumberIn(#minimum, #maximum))
+            quote!(::cachalot_core::config::ParameterKind::NumberIn(#minimum, #maximum))
         }
         (None, Some((minimum, maximum))) => {
-            quote!(::cachalot_core::spec::ParameterKind::IntegerIn(#minimum, #maximum))
+            quote!(::cachalot_core::config::ParameterKind::IntegerIn(#minimum, #maximum))
         }
-        (None, None) => quote!(<#value as ::cachalot_core::spec::SettingValue>::KIND),
+        (None, None) => quote!(<#value as ::cachalot_core::config::SettingValue>::KIND),
     };
     let sentence = documentation(&field.attrs);
     let declare = if is_required {
@@ -177,7 +177,7 @@ fn declaration(
         None => None,
     };
     Ok(quote! {
-        ::cachalot_core::spec::#declare(#key, #kind, #sentence) #default #with_aliases
+        ::cachalot_core::config::#declare(#key, #kind, #sentence) #default #with_aliases
     })
 }
 

@@ -22,26 +22,26 @@ pub(crate) fn derive(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream
     }
     let name = &input.ident;
     Ok(quote! {
-        impl ::cachalot_core::spec::Word for #name {
+        impl ::cachalot_core::config::Word for #name {
             const WORDS: &'static [(&'static str, Self)] = &[#((#words, Self::#variants)),*];
         }
 
-        impl ::cachalot_core::spec::SettingValue for #name {
-            const KIND: ::cachalot_core::spec::ParameterKind =
-                ::cachalot_core::spec::ParameterKind::Word(&[#(#words),*]);
+        impl ::cachalot_core::config::SettingValue for #name {
+            const KIND: ::cachalot_core::config::ParameterKind =
+                ::cachalot_core::config::ParameterKind::Word(&[#(#words),*]);
 
             fn from_node(
                 node: &::cachalot_core::tree::Node,
-                _: ::cachalot_core::spec::ParameterKind,
+                _: ::cachalot_core::config::ParameterKind,
                 _: &mut ::std::vec::Vec<::cachalot_core::Problem>,
             ) -> ::std::option::Option<Self> {
-                ::cachalot_core::spec::Word::from_word(node.as_text()?)
+                ::cachalot_core::config::Word::from_word(node.as_text()?)
             }
 
-            fn from_literal(literal: ::cachalot_core::spec::Literal) -> ::std::option::Option<Self> {
+            fn from_literal(literal: ::cachalot_core::config::Literal) -> ::std::option::Option<Self> {
                 match literal {
-                    ::cachalot_core::spec::Literal::Text(word) => {
-                        ::cachalot_core::spec::Word::from_word(word)
+                    ::cachalot_core::config::Literal::Text(word) => {
+                        ::cachalot_core::config::Word::from_word(word)
                     }
                     _ => ::std::option::Option::None,
                 }

@@ -1,7 +1,7 @@
 //! The requests that models accept.
 
 use cachalot_core::Problem;
-use cachalot_core::spec::{Custom, Parameter, ParameterKind as Kind, Values, key};
+use cachalot_core::config::{Custom, Parameter, ParameterKind as Kind, Values, key};
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::MapEntry;
 use serde::de::DeserializeOwned;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use cachalot_core::spec::{
+use cachalot_core::config::{
     Custom, Literal, Parameter, ParameterKind as Kind, Settings, Table, Values, key, no_effect,
     required, section,
 };

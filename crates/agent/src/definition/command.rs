@@ -1,7 +1,7 @@
 //! Commands of an agent: prompts that the user sends by a name, switches to other agents, and addresses.
 
 use cachalot_core::Problem;
-use cachalot_core::spec::{ParameterKind as Kind, Table, key};
+use cachalot_core::config::{ParameterKind as Kind, Table, key};
 use cachalot_core::tree::{self, MapEntry, Node};
 use serde_json::Value;
 

@@ -1,6 +1,6 @@
 //! The `compaction` key of an agent: the writer of summaries of long conversations.
 
-use cachalot_core::spec::{ParameterKind as Kind, Settings};
+use cachalot_core::config::{ParameterKind as Kind, Settings};
 
 use super::review::{LocatedName, located};
 

@@ -1,7 +1,7 @@
 //! Reads a limit of which 0 means none.
 
 use cachalot_core::Problem;
-use cachalot_core::spec::Values;
+use cachalot_core::config::Values;
 
 /// Returns a limit of at least `min`; 0 is no limit.
 pub(super) fn limit(values: Values<'_>, key: &str, min: u32, problems: &mut Vec<Problem>) -> u32 {

@@ -1,6 +1,6 @@
 //! The `review` key of an agent: the subject, frequency and model of background reviews.
 
-use cachalot_core::spec::{Literal, ParameterKind as Kind, Table, Values, key, words};
+use cachalot_core::config::{Literal, ParameterKind as Kind, Table, Values, key, words};
 use cachalot_core::tree::Node;
 use cachalot_core::{Problem, SourceSpan};
 

@@ -13,7 +13,7 @@ use cachalot_agent::{
     HookSetup, SourceFile, Team, Toolboxes, TurnReport,
 };
 use cachalot_cache::{Cache, CacheMode, Ledger, Witness};
-use cachalot_core::spec::Settings as _;
+use cachalot_core::config::Settings as _;
 use cachalot_core::{Clock, ManualClock, Millis, Problem, SecretSet, tree};
 use cachalot_hooks::{Builtin, Builtins, HookDependencies, HookEntry};
 use cachalot_model::{Catalog, Message, ModelDependencies, Models, RetryPauses};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use cachalot_core::Problem;
 use cachalot_core::atomic_file::{self, Access};
-use cachalot_core::spec::{
+use cachalot_core::config::{
     Custom, Located, ParameterKind as Kind, SettingValue, Settings, Word as _,
 };
 use cachalot_core::tree::{self, MapEntry, Node};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use cachalot_core::spec::{Parameter, Table};
+use cachalot_core::config::{Parameter, Table};
 use cachalot_hooks::contract::{
     BlockEffect, FailureEffect, Field, INPUT_KEYS, Key, Kind, OUTPUT_KEYS, Order, SpecificOutput,
 };

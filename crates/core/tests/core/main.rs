@@ -3,7 +3,7 @@
 
 mod atomic_file;
 mod canonical;
+mod config;
 mod json;
 mod settings;
-mod spec;
 mod tree;

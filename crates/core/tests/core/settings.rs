@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cachalot_core::Problem;
-use cachalot_core::spec::{
+use cachalot_core::config::{
     Literal, Named, Parameter, ParameterKind as Kind, Settings, Table, Values, key, no_effect,
     required, section,
 };

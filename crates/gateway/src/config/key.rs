@@ -1,6 +1,6 @@
 //! `keys` of a configuration file.
 
-use cachalot_core::spec::{Custom, Named, ParameterKind as Kind, Settings};
+use cachalot_core::config::{Custom, Named, ParameterKind as Kind, Settings};
 use cachalot_core::tree::Node;
 use cachalot_core::{Digest, Problem, SourceSpan};
 use cachalot_model::budget::{DOLLARS, dollars};

@@ -1,6 +1,6 @@
 //! `prefix` of a configuration file.
 
-use cachalot_core::spec::Settings;
+use cachalot_core::config::Settings;
 
 /// Options about the prefixes that providers cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Settings)]

@@ -1,6 +1,6 @@
 //! `telemetry` of a configuration file.
 
-use cachalot_core::spec::{Located, Settings, Values};
+use cachalot_core::config::{Located, Settings, Values};
 use cachalot_core::{Problem, Secret};
 use http::{HeaderValue, Uri};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cachalot_core::spec::{Located, Named, Settings, Word as _};
+use cachalot_core::config::{Located, Named, Settings, Word as _};
 use cachalot_core::{Problem, SourceSpan};
 use cachalot_model::DURATION;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use cachalot_core::Problem;
-use cachalot_core::spec::{Table, Values};
+use cachalot_core::config::{Table, Values};
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::Node;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cachalot_core::Problem;
-use cachalot_core::spec::Values;
+use cachalot_core::config::Values;
 use cachalot_core::tree::Node;
 
 use super::parser_context::ParserContext;

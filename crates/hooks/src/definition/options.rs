@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use cachalot_core::Problem;
+use cachalot_core::config::Values;
 use cachalot_core::duration::{Range, YEAR};
-use cachalot_core::spec::Values;
 use cachalot_core::tree::NodeKind;
 
 use super::OnError;

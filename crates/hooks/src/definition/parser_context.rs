@@ -1,7 +1,7 @@
 //! The surroundings of a hook that is parsed, and the problems that were found.
 
 use cachalot_core::Problem;
-use cachalot_core::spec::Table;
+use cachalot_core::config::Table;
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::Node;
 

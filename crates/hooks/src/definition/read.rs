@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cachalot_core::spec::Values;
+use cachalot_core::config::Values;
 use cachalot_core::suggest::{did_you_mean, nearest};
 use cachalot_core::tree::{self, Node};
 use cachalot_core::{Problem, SourceSpan};

@@ -2,10 +2,10 @@
 //! its type, and hooks of Claude Code those of [`CLAUDE`].
 
 use cachalot_core::Problem;
-use cachalot_core::duration::Range;
-use cachalot_core::spec::{
+use cachalot_core::config::{
     Custom, Literal, Parameter, ParameterKind as Kind, Table, key, required, words,
 };
+use cachalot_core::duration::Range;
 use cachalot_core::tree::MapEntry;
 use serde_json::json;
 

@@ -1,6 +1,6 @@
 //! The schema of the `hooks:` section of an agent file.
 
-use cachalot_core::spec::Table;
+use cachalot_core::config::Table;
 use serde_json::{Map, Value, json};
 
 use super::{DRAFT, sentence};

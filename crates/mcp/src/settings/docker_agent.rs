@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use cachalot_core::spec::{
+use cachalot_core::config::{
     Custom, Literal, Parameter, ParameterKind as Kind, Table, Values, key, no_effect, required,
 };
 use cachalot_core::tree::{MapEntry, Node, NodeKind, expand_set, unset_variables};

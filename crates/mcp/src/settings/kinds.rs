@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use cachalot_core::duration::Range;
-use cachalot_core::spec::{
+use cachalot_core::config::{
     Custom, Literal, Parameter, ParameterKind as Kind, Values, key, no_effect,
 };
+use cachalot_core::duration::Range;
 use cachalot_core::tree::Node;
 use cachalot_core::{Problem, Secret};
 use cachalot_tools::filter::NameFilter;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use cachalot_core::spec::{
+use cachalot_core::config::{
     Custom, Literal, Parameter, ParameterKind as Kind, Table, Values, key, no_effect,
 };
 use cachalot_core::tree::{Node, expand_set, unset_variables};

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use cachalot_core::spec::{Custom, Literal, Parameter, ParameterKind as Kind, Table, Values, key};
+use cachalot_core::config::{
+    Custom, Literal, Parameter, ParameterKind as Kind, Table, Values, key,
+};
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::Node;
 use cachalot_core::{Problem, SourceSpan};

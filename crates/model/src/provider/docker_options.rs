@@ -1,6 +1,6 @@
 //! Options under `provider_opts` that docker-agent reads itself and does not send.
 
-use cachalot_core::spec::Values;
+use cachalot_core::config::Values;
 use cachalot_core::text::word_list;
 use cachalot_core::tree::{MapEntry, Node};
 use cachalot_core::{Problem, Secret};

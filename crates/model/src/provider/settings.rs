@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use cachalot_core::spec::{
+use cachalot_core::config::{
     Custom, Literal, Parameter, ParameterKind as Kind, Table, Values, key, no_effect, required,
     section, words,
 };

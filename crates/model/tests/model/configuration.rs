@@ -5,7 +5,7 @@ mod identity;
 mod keys;
 
 use cachalot_core::Problem;
-use cachalot_core::spec::Table;
+use cachalot_core::config::Table;
 use cachalot_core::tree;
 use cachalot_model::{
     Catalog, ComparisonParameter, Error, ErrorKind, Format, MODEL_KEYS, Model, ModelConfiguration,

@@ -1,6 +1,6 @@
 //! The lifetime of cached prefixes.
 
-use cachalot_core::spec::Settings;
+use cachalot_core::config::Settings;
 
 /// The requested lifetime of cached prefixes. A longer one costs more to write.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Settings)]

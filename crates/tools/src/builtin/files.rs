@@ -27,7 +27,7 @@ mod write_file;
 use std::path::Path;
 use std::sync::Arc;
 
-use cachalot_core::spec::{Custom, Parameter, ParameterKind, tool_schema};
+use cachalot_core::config::{Custom, Parameter, ParameterKind, tool_schema};
 use cachalot_core::text::grouped;
 use cachalot_core::{EffectTarget, EffectTargets, Effects};
 

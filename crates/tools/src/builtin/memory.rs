@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cachalot_core::spec::{Custom, Parameter, ParameterKind as Kind, key, required, tool_schema};
+use cachalot_core::config::{Custom, Parameter, ParameterKind as Kind, key, required, tool_schema};
 use cachalot_core::{EffectTarget, Effects};
 use cachalot_operation::ResourceAccess;
 use cachalot_store::user_record::{UserRecord, has_key, metadata_label};

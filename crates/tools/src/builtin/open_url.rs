@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cachalot_core::Effects;
-use cachalot_core::spec::tool_schema;
+use cachalot_core::config::tool_schema;
 use cachalot_operation::{OperationMetadata, ResourceAccess, ToolContext, ToolOutput, TypedTool};
 use cachalot_process::{Lingering, Run, Streams};
 use serde::Deserialize;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cachalot_core::spec::{Custom, Parameter, ParameterKind as Kind, key, required, tool_schema};
+use cachalot_core::config::{Custom, Parameter, ParameterKind as Kind, key, required, tool_schema};
 use cachalot_core::{Effects, Secret};
 use cachalot_operation::{CommandText, ResourceAccess};
 use cachalot_process::{Ended, Error, Lingering, Run, StartError, Streams, describe_status};

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use cachalot_cache::Witness;
 use cachalot_core::Effects;
-use cachalot_core::spec::{Parameter, ParameterKind as Kind, key, required, tool_schema};
+use cachalot_core::config::{Parameter, ParameterKind as Kind, key, required, tool_schema};
 use cachalot_core::suggest::nearest;
 use cachalot_core::text::head;
 use cachalot_operation::ResourceAccess;

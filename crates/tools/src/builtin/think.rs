@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use cachalot_core::spec::{ParameterKind as Kind, required, tool_schema};
+use cachalot_core::config::{ParameterKind as Kind, required, tool_schema};
 use cachalot_operation::{Tool, ToolContext, ToolOutput};
 use serde::Deserialize;
 

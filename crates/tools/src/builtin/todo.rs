@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use cachalot_core::spec::{Custom, Parameter, ParameterKind as Kind, required, tool_schema};
+use cachalot_core::config::{Custom, Parameter, ParameterKind as Kind, required, tool_schema};
 use cachalot_operation::{Tool, ToolContext, ToolOutput};
 use serde::Deserialize;
 use serde_json::{Value, json};

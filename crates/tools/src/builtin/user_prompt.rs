@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use cachalot_core::spec::{Parameter, ParameterKind as Kind, key, required, tool_schema};
+use cachalot_core::config::{Parameter, ParameterKind as Kind, key, required, tool_schema};
 use cachalot_operation::{AnswerField, Tool, ToolContext, ToolOutput, UserAnswer, UserQuestion};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};

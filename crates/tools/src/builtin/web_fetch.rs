@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cachalot_core::spec::{Parameter, ParameterKind as Kind, key, required, tool_schema};
+use cachalot_core::config::{Parameter, ParameterKind as Kind, key, required, tool_schema};
 use cachalot_core::text::head;
 use cachalot_core::{EffectTarget, Effects, Secret, SecretSet};
 use cachalot_operation::permissions::host;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use cachalot_core::config::{Custom, ParameterKind as Kind, Settings};
 use cachalot_core::duration::Range;
-use cachalot_core::spec::{Custom, ParameterKind as Kind, Settings};
 use cachalot_core::tree::{MapEntry, Node};
 use serde_json::json;
 

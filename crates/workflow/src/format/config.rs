@@ -2,7 +2,7 @@
 //! `interrupt_before` changes a run here.
 
 use cachalot_core::Problem;
-use cachalot_core::spec::{Custom, Parameter, ParameterKind as Kind, Table, key, no_effect};
+use cachalot_core::config::{Custom, Parameter, ParameterKind as Kind, Table, key, no_effect};
 use cachalot_core::tree::Section;
 use serde_json::json;
 

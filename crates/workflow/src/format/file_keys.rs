@@ -1,6 +1,6 @@
 //! The keys of an agent file, which are read one by one, because some of them depend on others.
 
-use cachalot_core::spec::{
+use cachalot_core::config::{
     Custom, Parameter, ParameterKind as Kind, Settings as _, Table, key, no_effect, required,
     unsupported,
 };

@@ -7,7 +7,9 @@ mod fan_in;
 
 use std::collections::BTreeSet;
 
-use cachalot_core::spec::{Custom, ParameterKind as Kind, Table, Values, key, no_effect, required};
+use cachalot_core::config::{
+    Custom, ParameterKind as Kind, Table, Values, key, no_effect, required,
+};
 use cachalot_core::tree::{self, MapEntry, NodeKind};
 use cachalot_core::{Problem, SourceSpan};
 use serde_json::json;

@@ -1,8 +1,8 @@
 //! `settings.llm`, the defaults of models, with the keys of the reference implementation.
 
 use cachalot_core::Problem;
+use cachalot_core::config::{Custom, Parameter, ParameterKind as Kind, Table, key, no_effect};
 use cachalot_core::duration::Range;
-use cachalot_core::spec::{Custom, Parameter, ParameterKind as Kind, Table, key, no_effect};
 use cachalot_core::tree::{MapEntry, Node, NodeKind};
 use cachalot_model::{MODEL_KEYS, PROVIDER_KEYS};
 

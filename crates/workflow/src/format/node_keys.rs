@@ -1,11 +1,11 @@
 //! The keys of nodes and steps. Which of them a node may have depends on its work, so that
 //! [`Reader`](super::nodes::Reader) reads them one by one.
 
-use cachalot_core::duration::Range;
-use cachalot_core::spec::{
+use cachalot_core::config::{
     Custom, Literal, Parameter, ParameterKind as Kind, Table, key, no_effect, required,
     unsupported, words,
 };
+use cachalot_core::duration::Range;
 use serde_json::{Value, json};
 
 use super::agent::ErrorMode;

@@ -3,7 +3,7 @@
 //! actions' own checks.
 
 use cachalot_agent::definition::AGENT;
-use cachalot_core::spec::{Table, arguments_schema};
+use cachalot_core::config::{Table, arguments_schema};
 use cachalot_mcp::settings::{SERVER, toolset_schema};
 use cachalot_model::{MODEL, PROVIDER};
 use serde_json::{Map, Value, json};

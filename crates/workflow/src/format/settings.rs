@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use cachalot_cache::LedgerLimits;
-use cachalot_core::duration::Range;
-use cachalot_core::spec::{
+use cachalot_core::config::{
     Custom, Parameter, ParameterKind as Kind, Table, Values, key, no_effect, section, unsupported,
 };
+use cachalot_core::duration::Range;
 use cachalot_core::text::word_list;
 use cachalot_core::tree::{MapEntry, Node};
 use cachalot_core::{Problem, SourceSpan};

@@ -4,7 +4,7 @@ use std::path::{Component, Path};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_core::spec::{Literal, ParameterKind as Kind, Table, Values, key, words};
+use cachalot_core::config::{Literal, ParameterKind as Kind, Table, Values, key, words};
 use cachalot_core::tree::Node;
 use cachalot_core::{Problem, SourceSpan};
 use cachalot_model::DURATION;

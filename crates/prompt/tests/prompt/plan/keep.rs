@@ -1,7 +1,7 @@
 //! Lifetimes of marked prefixes.
 
 use cachalot_core::Problem;
-use cachalot_core::spec::Settings as _;
+use cachalot_core::config::Settings as _;
 use cachalot_core::tree;
 use cachalot_model::Message;
 use cachalot_model::wire::MESSAGES;

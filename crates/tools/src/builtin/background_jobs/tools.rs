@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cachalot_core::Effects;
-use cachalot_core::spec::{Literal, Parameter, ParameterKind as Kind, key, required, tool_schema};
+use cachalot_core::config::{
+    Literal, Parameter, ParameterKind as Kind, key, required, tool_schema,
+};
 use cachalot_operation::{
     Command, CommandText, OperationMetadata, ResourceAccess, Tool, ToolContext, ToolOutput,
     TypedTool, WriteNotifier,

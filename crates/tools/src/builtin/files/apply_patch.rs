@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use cachalot_core::Effects;
-use cachalot_core::spec::{Parameter, required};
+use cachalot_core::config::{Parameter, required};
 use cachalot_operation::{OperationMetadata, ResourceAccess, ToolContext, ToolOutput};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;

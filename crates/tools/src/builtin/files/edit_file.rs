@@ -1,7 +1,7 @@
 //! The tool `edit_file`.
 
 use cachalot_core::Effects;
-use cachalot_core::spec::{Parameter, ParameterKind as Kind, key, required};
+use cachalot_core::config::{Parameter, ParameterKind as Kind, key, required};
 use cachalot_core::text::head;
 use cachalot_operation::{OperationMetadata, ResourceAccess, ToolContext, ToolOutput};
 use memchr::memmem;

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use cachalot_core::Effects;
-use cachalot_core::spec::{Parameter, ParameterKind as Kind, key, required};
+use cachalot_core::config::{Parameter, ParameterKind as Kind, key, required};
 use cachalot_operation::{OperationMetadata, ResourceAccess, ToolContext, ToolOutput};
 use globset::{GlobBuilder, GlobMatcher};
 use serde::Deserialize;

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use cachalot_cache::Witness;
-use cachalot_core::spec::{Custom, Parameter, ParameterKind as Kind, key, required};
+use cachalot_core::config::{Custom, Parameter, ParameterKind as Kind, key, required};
 use cachalot_core::{EffectTarget, Effects};
 use cachalot_operation::{OperationMetadata, ResourceAccess, ToolContext, ToolOutput};
 use globset::{GlobBuilder, GlobMatcher};

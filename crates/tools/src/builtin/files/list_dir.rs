@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 
-use cachalot_core::spec::{Parameter, ParameterKind as Kind, key};
+use cachalot_core::config::{Parameter, ParameterKind as Kind, key};
 use cachalot_core::{EffectTarget, Effects};
 use cachalot_operation::{OperationMetadata, ResourceAccess, ToolContext, ToolOutput};
 use serde::Deserialize;

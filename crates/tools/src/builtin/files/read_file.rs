@@ -4,7 +4,7 @@ use std::io::BufRead;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use cachalot_core::spec::{Parameter, ParameterKind as Kind, key, required};
+use cachalot_core::config::{Parameter, ParameterKind as Kind, key, required};
 use cachalot_core::{EffectTarget, Effects};
 use cachalot_model::{Block, Extra, Image, ImageSource};
 use cachalot_operation::{OperationMetadata, ResourceAccess, ToolContext, ToolOutput};

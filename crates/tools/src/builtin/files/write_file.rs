@@ -1,7 +1,7 @@
 //! The tool `write_file`.
 
 use cachalot_core::Effects;
-use cachalot_core::spec::{Parameter, ParameterKind as Kind, required};
+use cachalot_core::config::{Parameter, ParameterKind as Kind, required};
 use cachalot_operation::{OperationMetadata, ResourceAccess, ToolContext, ToolOutput};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;

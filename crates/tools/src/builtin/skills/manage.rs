@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use cachalot_core::Effects;
-use cachalot_core::spec::{Custom, Parameter, ParameterKind as Kind, key, required};
+use cachalot_core::config::{Custom, Parameter, ParameterKind as Kind, key, required};
 use cachalot_operation::ResourceAccess;
 use serde::Deserialize;
 use serde_json::json;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cachalot_core::Problem;
-use cachalot_core::spec::Settings as _;
+use cachalot_core::config::Settings as _;
 use cachalot_core::tree::parse;
 use cachalot_tools::cached::{RepeatDelivery, ToolCacheScope, ToolCacheSettings};
 

@@ -1,7 +1,7 @@
 //! `reason.cot`: an answer with the thinking that leads to it.
 
 use async_trait::async_trait;
-use cachalot_core::spec::words;
+use cachalot_core::config::words;
 use serde_json::{Value, json};
 
 use super::super::arguments::{

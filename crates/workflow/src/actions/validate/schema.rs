@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use cachalot_core::Problem;
-use cachalot_core::spec::{Custom, ParameterKind as Kind, Table, Values, key, no_effect, section};
+use cachalot_core::config::{
+    Custom, ParameterKind as Kind, Table, Values, key, no_effect, section,
+};
 use cachalot_core::tree::{self, MapEntry, Node, NodeKind};
 use serde_json::{Map, Value, json};
 

@@ -1,12 +1,11 @@
-//! Declared tables of configuration keys and of operation parameters.
+//! Configuration: settings declared by structs, tables of keys, and parameters of operations.
 //!
-//! A [`Table`] declares the keys of one mapping, a [`Parameter`] one key: its name, kind, default and one
-//! sentence of documentation. Three things derive from it:
+//! A mapping is declared by a struct ([`Settings`]) or by a [`Table`] of its keys, each a [`Parameter`]: name, kind,
+//! default and one sentence of documentation. Three things derive from it:
 //!
-//! - the reader: [`Table::read`] reports all problems of a mapping at once, and [`Values`] returns the values
-//!   by name;
+//! - the reader: all problems of a mapping are reported at once; [`Values`] returns the values of a table by name;
 //! - the JSON Schema: [`Table::schema`];
-//! - the reference tables of the documentation, which tests compare with [`Table::rows`].
+//! - the reference tables of the documentation: [`Table::rows`], which `cachalot-docs` writes.
 //!
 //! An operation declares its arguments as a list of [`Parameter`]s. They differ from configuration keys in
 //! one respect: templates render to text, so an argument also accepts the text of a value of its kind.

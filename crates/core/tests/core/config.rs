@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use cachalot_core::Problem;
-use cachalot_core::duration::Range;
-use cachalot_core::spec::{
+use cachalot_core::config::{
     Custom, Literal, Parameter, ParameterKind as Kind, Table, arguments_schema, key, no_effect,
     required, section, unsupported, words,
 };
+use cachalot_core::duration::Range;
 use cachalot_core::tree::{Node, parse};
 use serde_json::{Value, json};
 
