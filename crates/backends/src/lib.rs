@@ -28,6 +28,7 @@ pub mod postgres;
 mod random;
 #[cfg(feature = "redis")]
 pub mod redis;
+mod registry;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod repetition;
 #[cfg(all(unix, feature = "testing"))]
@@ -42,4 +43,5 @@ mod url;
 const CONNECT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
 
 pub use open::{OpenOptions, open};
+pub use registry::{BACKENDS, Backend};
 pub use url::{StoreUrl, StoreUrlError};

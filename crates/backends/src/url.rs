@@ -5,27 +5,7 @@ use std::fmt;
 
 use url::Url;
 
-/// The schemes of stores, with the names of their backends. Not all of them are built.
-const SCHEMES: [(&str, &str); 18] = [
-    ("postgres", "postgres"),
-    ("postgresql", "postgres"),
-    ("redis", "redis"),
-    ("rediss", "redis"),
-    ("valkey", "redis"),
-    ("valkeys", "redis"),
-    ("unix", "redis"),
-    ("redis-cluster", "redis"),
-    ("rediss-cluster", "redis"),
-    ("redis-sentinel", "redis"),
-    ("rediss-sentinel", "redis"),
-    ("libsql", "turso"),
-    ("https", "turso"),
-    ("duckdb", "duckdb"),
-    ("s3", "blob-sqlite"),
-    ("gs", "blob-sqlite"),
-    ("az", "blob-sqlite"),
-    ("firestore", "firestore"),
-];
+use crate::registry::Backend;
 
 /// The beginnings of libpq's connection strings, which are not URLs.
 const KEYWORDS: [&str; 7] = [
@@ -262,12 +242,7 @@ impl StoreUrl {
     /// The environment variable from which the programs of this backend read a password.
     #[must_use]
     pub fn password_variable(&self) -> Option<&'static str> {
-        match self.backend()? {
-            "postgres" => Some("PGPASSWORD"),
-            "redis" => Some("REDISCLI_AUTH"),
-            "turso" => Some("TURSO_AUTH_TOKEN"),
-            _ => None,
-        }
+        Backend::of_scheme(&self.scheme)?.password_variable
     }
 
     pub(crate) fn scheme(&self) -> &str {
@@ -386,8 +361,7 @@ fn with_default_ports(location: &str) -> String {
 }
 
 fn backend_of(scheme: &str) -> Option<&'static str> {
-    let known = SCHEMES.iter().find(|(known, _)| *known == scheme);
-    known.map(|(_, backend)| *backend)
+    Backend::of_scheme(scheme).map(|backend| backend.name)
 }
 
 impl fmt::Debug for StoreUrl {

@@ -62,7 +62,7 @@ pub use policy::{
 };
 pub use reason::{Failure, FrozenMiss, Reason};
 pub use summary::{CacheStatus, CallSummary, EntryProvenance, Revision};
-pub use witness::{Observation, Witness, WitnessSnapshot};
+pub use witness::{Observation, ObservationError, Witness, WitnessSnapshot};
 pub use write_guard::WriteGuard;
 
 /// The engine. Cheap to clone; clones share everything.

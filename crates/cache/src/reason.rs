@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cachalot_core::digest::abbreviate;
 
 use crate::Key;
+use crate::witness::ObservationError;
 
 /// The reason why a call was not answered from the cache, or its answer was not stored.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -86,6 +87,11 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Returns the reason for observations that do not hold.
+    pub(crate) fn changed(error: ObservationError) -> Self {
+        Self::Changed(error.to_string())
+    }
+
     /// True if the store failed, or did not answer.
     #[must_use]
     pub fn is_store_fault(&self) -> bool {

@@ -4,6 +4,7 @@
 //! check decides if the records still hold. A file counts as unchanged if its status is the same as at a
 //! moment when it was already old enough to be trusted; any other file is hashed.
 
+mod error;
 pub(crate) mod hex_digest;
 mod observe;
 mod pending;
@@ -21,6 +22,7 @@ use cachalot_core::{Digest, Witnesses};
 use serde::{Deserialize, Serialize};
 
 use crate::sync::{Mutex, lock};
+pub use error::ObservationError;
 use pending::PendingObservations;
 use status::{Absence, FileStatus, FileSystemTimes};
 
@@ -168,9 +170,9 @@ impl Witness {
         }
     }
 
-    fn note(&self, observed: Result<Observed, String>) {
+    fn note(&self, observed: Result<Observed, ObservationError>) {
         match observed {
-            Err(why) => self.mark_incomplete(why),
+            Err(error) => self.mark_incomplete(error.to_string()),
             Ok(observed) => {
                 let mut list = lock(&self.0.observed);
                 if list.holds(&observed) {
@@ -216,9 +218,9 @@ impl WitnessSnapshot {
     ///
     /// # Errors
     /// A description of the change, or the reason why it cannot be checked.
-    pub async fn holds(&self) -> Result<(), String> {
+    pub async fn holds(&self) -> Result<(), ObservationError> {
         match &self.incomplete {
-            Some(why) => Err(why.clone()),
+            Some(why) => Err(ObservationError::Incomplete(why.clone())),
             None => self.observations.check(SERVE_CHECK_TIMEOUT).await,
         }
     }
@@ -227,17 +229,17 @@ impl WitnessSnapshot {
     ///
     /// # Errors
     /// The reason why there is none: nothing or more than one thing was recorded, or it is not a file.
-    pub fn content_digest(&self) -> Result<Digest, String> {
+    pub fn content_digest(&self) -> Result<Digest, ObservationError> {
         if let Some(why) = &self.incomplete {
-            return Err(why.clone());
+            return Err(ObservationError::Incomplete(why.clone()));
         }
         let [Observed { path, what }] = self.observations.observed.as_slice() else {
-            return Err("no single file was looked at".to_owned());
+            return Err(ObservationError::NoSingleFile);
         };
         match what {
             ObservedState::Content { digest, .. } => Ok(*digest),
-            ObservedState::Absent(_) => Err(format!("{path} is not there")),
-            _ => Err(format!("{path} is not a file")),
+            ObservedState::Absent(_) => Err(ObservationError::Absent(path.clone())),
+            _ => Err(ObservationError::NotAFile(path.clone())),
         }
     }
 }
@@ -301,7 +303,7 @@ enum StatusCheck {
     Holds,
     /// The content has to be compared.
     Unsure,
-    Changed(String),
+    Changed(ObservationError),
 }
 
 impl ObservationSet {
@@ -346,7 +348,7 @@ impl ObservationSet {
     /// Checks that everything is unchanged; the error describes the change. Reads few statuses on the
     /// caller's thread; reads many statuses, slow ones, and contents on another thread. Reads contents only
     /// where the status does not decide. Takes at most `within`.
-    pub(crate) async fn check(self: &Arc<Self>, within: Duration) -> Result<(), String> {
+    pub(crate) async fn check(self: &Arc<Self>, within: Duration) -> Result<(), ObservationError> {
         if self.observed.is_empty() || self.check_inline()? {
             return Ok(());
         }
@@ -355,7 +357,7 @@ impl ObservationSet {
     }
 
     /// Checks that all contents are unchanged, regardless of their statuses.
-    pub(crate) async fn check_frozen(self: &Arc<Self>) -> Result<(), String> {
+    pub(crate) async fn check_frozen(self: &Arc<Self>) -> Result<(), ObservationError> {
         if self.observed.is_empty() {
             return Ok(());
         }
@@ -363,7 +365,7 @@ impl ObservationSet {
     }
 
     /// Reads the statuses on the caller's thread, if they are few; returns false if that does not decide.
-    fn check_inline(&self) -> Result<bool, String> {
+    fn check_inline(&self) -> Result<bool, ObservationError> {
         if self.observed.len() > MAX_INLINE_CHECKS || self.slow.load(Ordering::Relaxed) {
             return Ok(false);
         }
@@ -383,21 +385,25 @@ impl ObservationSet {
         Ok(holds)
     }
 
-    async fn check_on_thread(self: &Arc<Self>, within: Duration, all: bool) -> Result<(), String> {
+    async fn check_on_thread(
+        self: &Arc<Self>,
+        within: Duration,
+        all: bool,
+    ) -> Result<(), ObservationError> {
         let this = Arc::clone(self);
         let until = Instant::now().checked_add(within);
         let checked = run_blocking(within, move || this.check_content(until, all)).await;
         checked.unwrap_or_else(|| Err(self.too_slow()))
     }
 
-    fn too_slow(&self) -> String {
-        match self.observed.as_slice() {
-            [only] => format!("{} could not be checked in time", only.path),
-            all => format!("{} files could not be checked in time", all.len()),
-        }
+    fn too_slow(&self) -> ObservationError {
+        ObservationError::TooSlow(match self.observed.as_slice() {
+            [only] => only.path.clone(),
+            all => format!("{} files", all.len()),
+        })
     }
 
-    fn check_content(&self, until: Option<Instant>, all: bool) -> Result<(), String> {
+    fn check_content(&self, until: Option<Instant>, all: bool) -> Result<(), ObservationError> {
         let times = FileSystemTimes::default();
         let began = Instant::now();
         let mut read = false;
@@ -453,19 +459,22 @@ impl Observed {
         if let ObservedState::Target { .. } = self.what {
             return match observe::target(Path::new(&self.path)) {
                 Ok(now) if now == *self => StatusCheck::Holds,
-                Ok(_) => StatusCheck::Changed(format!("{} leads elsewhere", self.path)),
+                Ok(_) => StatusCheck::Changed(ObservationError::LeadsElsewhere(self.path.clone())),
                 Err(error) => StatusCheck::Changed(error),
             };
         }
         let now = FileStatus::read(Path::new(&self.path));
         match (&self.what, now) {
-            (_, Err(error)) => StatusCheck::Changed(format!("{}: {error}", self.path)),
+            (_, Err(error)) => {
+                let path = Path::new(&self.path);
+                StatusCheck::Changed(ObservationError::unreadable(path, &error))
+            }
             (ObservedState::Absent(then), Ok(Err(now))) if *then == now => StatusCheck::Holds,
             (ObservedState::Absent(_), Ok(Err(_))) => self.changed(),
             (ObservedState::Absent(_), Ok(Ok(_))) => {
-                StatusCheck::Changed(format!("{} is there now", self.path))
+                StatusCheck::Changed(ObservationError::Appeared(self.path.clone()))
             }
-            (_, Ok(Err(_))) => StatusCheck::Changed(format!("{} is gone", self.path)),
+            (_, Ok(Err(_))) => StatusCheck::Changed(ObservationError::Gone(self.path.clone())),
             // Handled above.
             (ObservedState::Target { .. }, Ok(Ok(_))) => self.changed(),
             (ObservedState::Present { directory }, Ok(Ok(now))) => {
@@ -500,7 +509,7 @@ impl Observed {
     }
 
     fn changed(&self) -> StatusCheck {
-        StatusCheck::Changed(format!("{} changed", self.path))
+        StatusCheck::Changed(ObservationError::Changed(self.path.clone()))
     }
 
     /// Replaces the recorded status with a later one.
@@ -514,7 +523,7 @@ impl Observed {
 
     /// Observes the path again and compares. Returns the new status if it is old enough to be trusted: while
     /// it stays the same, the content need not be read again.
-    fn compare(&self, times: &FileSystemTimes) -> Result<Option<FileStatus>, String> {
+    fn compare(&self, times: &FileSystemTimes) -> Result<Option<FileStatus>, ObservationError> {
         let path = Path::new(&self.path);
         let now = match &self.what {
             ObservedState::Content { .. } => observe::content(path, times),
@@ -538,7 +547,7 @@ impl Observed {
                 },
             ) if *digest == again => Ok(status.trusted.then_some(status)),
             (then, again) if again == *then => Ok(None),
-            _ => Err(format!("{} changed", self.path)),
+            _ => Err(ObservationError::Changed(self.path.clone())),
         }
     }
 }
@@ -593,12 +602,13 @@ mod tests {
             observe::content(&path, &FileSystemTimes::default()).unwrap(),
         ]);
         let over = observations.check_content(Some(Instant::now()), true);
-        let said = format!("{} could not be checked in time", path.display());
-        assert_eq!(over, Err(said));
+        let file = path.display().to_string();
+        assert_eq!(over, Err(ObservationError::TooSlow(file)));
         assert_eq!(observations.check_content(None, true), Ok(()));
         let all = ObservationSet::new(vec![observations.observed[0].clone(); 100]);
         let over = all.check(Duration::ZERO).await;
-        assert_eq!(over, Err("100 files could not be checked in time".into()));
+        let files = "100 files".to_owned();
+        assert_eq!(over, Err(ObservationError::TooSlow(files)));
         assert_eq!(all.check(Duration::from_secs(60)).await, Ok(()));
     }
 

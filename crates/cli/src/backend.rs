@@ -1,6 +1,6 @@
 //! Selection of the store backend that an agent file configures.
 
-use cachalot_backends::StoreUrl;
+use cachalot_backends::{BACKENDS, Backend as ServerBackend, StoreUrl};
 use cachalot_core::{Problem, suggest};
 use cachalot_workflow::format::{MemorySettings, UNSUPPORTED_BACKENDS};
 
@@ -13,18 +13,16 @@ pub(crate) enum Backend {
     InProcess,
 }
 
-/// Names of the backends that can be configured.
-const BUILT: &[&str] = &[
-    "sqlite",
-    "postgres",
-    "redis",
-    "turso",
-    "blob-sqlite",
-    "firestore",
-    #[cfg(feature = "duckdb")]
-    "duckdb",
-    "in-process",
-];
+/// Returns the names of the backends that can be configured.
+fn built() -> Vec<&'static str> {
+    let servers = BACKENDS.iter().filter(|backend| backend.is_built);
+    let servers = servers.map(|backend| backend.name);
+    ["sqlite"]
+        .into_iter()
+        .chain(servers)
+        .chain(["in-process"])
+        .collect()
+}
 
 impl Backend {
     /// Returns the backend that the settings name. An unknown or missing backend is an error: a run never
@@ -39,7 +37,7 @@ impl Backend {
             }
             None | Some("sqlite") => return Ok(Self::Lasting),
             Some("in-process") => return Ok(Self::InProcess),
-            Some(name) if BUILT.contains(&name) => {
+            Some(name) if built().contains(&name) => {
                 return match url(settings) {
                     Some(url) if url.backend() == Some(name) => Ok(Self::Lasting),
                     _ => Err(Box::new(at(no_url(name), settings))),
@@ -52,13 +50,13 @@ impl Backend {
                 "backend-not-built",
                 format!("the store backend `{name}` is not part of this build"),
             )
-            .help(format!("this build has: {}", BUILT.join(", ")))
+            .help(format!("this build has: {}", built().join(", ")))
         } else {
             Problem::new(
                 "unknown-backend",
                 format!("there is no store backend `{name}`"),
             )
-            .help(suggest::did_you_mean(name, BUILT))
+            .help(suggest::did_you_mean(name, &built()))
         };
         Err(Box::new(at(problem, settings)))
     }
@@ -75,14 +73,7 @@ fn no_path() -> Problem {
 
 fn no_url(name: &str) -> Problem {
     let message = format!("`backend: {name}` without the URL of such a server");
-    let example = match name {
-        "redis" => "redis://HOST:6379/0",
-        "turso" => "libsql://NAME.turso.io",
-        "blob-sqlite" => "s3://BUCKET/PATH/NAME.db",
-        "firestore" => "firestore://PROJECT/COLLECTION",
-        "duckdb" => "duckdb:FILE.duckdb",
-        _ => "postgres://USER@HOST/DATABASE",
-    };
+    let example = ServerBackend::named(name).map_or("", |backend| backend.example);
     Problem::new("bad-value", message).help(format!(
         "for example `url: ${{STORE_URL}}`, or `url: {example}`"
     ))

@@ -3,7 +3,7 @@
 use cachalot_hooks::{Decision as HookDecision, Event as When};
 use cachalot_operation::permissions::PermissionGrant;
 use cachalot_operation::{AccessRequest, PermissionDecision, Permissions};
-use cachalot_tools::{Origin, Preparation};
+use cachalot_tools::{Origin, Preparation, ToolOutput};
 
 use super::candidate::Candidate;
 use super::context::TurnContext;
@@ -43,18 +43,18 @@ impl Reason {
 /// Returns the reason why the user must be asked; `None` if that is not necessary.
 ///
 /// # Errors
-/// The reason why the call must not be made.
+/// The result of a call that must not be made.
 pub(super) fn approval_reason(
     context: &TurnContext<'_>,
     candidate: &Candidate,
-) -> Result<Option<Reason>, String> {
+) -> Result<Option<Reason>, ToolOutput> {
     let Some(operation) = ready(context, candidate) else {
         return Ok(None);
     };
     let name = operation.tool;
     let mode = context.shared.dependencies.approver.mode();
     if let Some(why) = mode::refusal(mode, candidate) {
-        return Err(why);
+        return Err(ToolOutput::error(why));
     }
     let workspace = &context.shared.dependencies.tools.workspace;
     let permissions = &context.shared.team.permissions;
@@ -68,9 +68,9 @@ pub(super) fn approval_reason(
     };
     let reason = match permissions.judge(&operation, workspace) {
         PermissionDecision::Deny(rule) => {
-            return Err(format!(
+            return Err(ToolOutput::error(format!(
                 "The call of `{name}` is denied by the rule `{rule}`. Do not try it again; find another way or tell the user."
-            ));
+            )));
         }
         PermissionDecision::Unclear { rule, why } => {
             return Ok(Some(Reason {
@@ -214,12 +214,12 @@ pub(super) async fn put(context: &TurnContext<'_>, request: &ApprovalRequest<'_>
 /// Requests the user's approval.
 ///
 /// # Errors
-/// The reason why the call must not be made.
+/// The result of a call that must not be made.
 pub(super) async fn approve(
     context: &TurnContext<'_>,
     candidate: &Candidate,
     reason: Reason,
-) -> Result<(), String> {
+) -> Result<(), ToolOutput> {
     let Some(operation) = ready(context, candidate) else {
         return Ok(());
     };
@@ -268,10 +268,10 @@ pub(super) async fn approve(
         }
         Approval::No(why) => {
             let why = why.map(|why| format!(": {why}")).unwrap_or_default();
-            Err(format!(
+            Err(ToolOutput::error(format!(
                 "The user did not allow this call of `{}`{why}.",
                 call.name
-            ))
+            )))
         }
     }
 }

@@ -121,16 +121,16 @@ impl Candidate {
     /// Records the decisions of hooks.
     ///
     /// # Errors
-    /// The reason why the call must not be made.
-    pub(super) fn decide(&mut self, verdict: &Verdict) -> Result<(), String> {
+    /// The result of a call that must not be made.
+    pub(super) fn decide(&mut self, verdict: &Verdict) -> Result<(), ToolOutput> {
         if let Some(why) = &verdict.ends_turn {
             self.ends_turn.get_or_insert_with(|| why.clone());
         }
         if let Some(why) = verdict.denial() {
-            return Err(format!(
+            return Err(ToolOutput::error(format!(
                 "The call of `{}` is denied by a hook: {why}\nDo not try it again; find another way or tell the user.",
                 self.prepared.call.name
-            ));
+            )));
         }
         let strength = |decision: &Option<(Decision, String)>| decision.as_ref().map(|(is, _)| *is);
         if strength(&verdict.decision) > strength(&self.decision) {

@@ -26,7 +26,7 @@ pub(super) async fn permit(
     let mut candidate = Candidate::new(toolbox.prepare(call));
     let dependencies = &context.shared.dependencies;
     match run_phases(context, toolbox, &mut candidate).await {
-        Err(why) => candidate.prepared.preparation = Preparation::Refused(ToolOutput::error(why)),
+        Err(refusal) => candidate.prepared.preparation = Preparation::Refused(refusal),
         Ok(()) if candidate.command_place(&dependencies.tools) == Some(CommandPlace::Sandbox) => {
             dependencies.approver.before_commands().await;
         }
@@ -38,12 +38,12 @@ pub(super) async fn permit(
 /// Runs the phases of a call.
 ///
 /// # Errors
-/// The reason why the call must not be made.
+/// The result of a call that must not be made.
 async fn run_phases(
     context: &TurnContext<'_>,
     toolbox: &dyn Toolbox,
     candidate: &mut Candidate,
-) -> Result<(), String> {
+) -> Result<(), ToolOutput> {
     transform(context, toolbox, candidate).await?;
     guard(context, candidate).await?;
     before_use(context, toolbox, candidate).await?;
@@ -55,7 +55,7 @@ async fn transform(
     context: &TurnContext<'_>,
     toolbox: &dyn Toolbox,
     candidate: &mut Candidate,
-) -> Result<(), String> {
+) -> Result<(), ToolOutput> {
     let verdict = emit_tool_event(context, When::ToolInputTransform, candidate).await;
     candidate.decide(&verdict)?;
     rewrite(toolbox, candidate, &verdict);
@@ -63,7 +63,7 @@ async fn transform(
 }
 
 /// Lets guard hooks check the current arguments.
-async fn guard(context: &TurnContext<'_>, candidate: &mut Candidate) -> Result<(), String> {
+async fn guard(context: &TurnContext<'_>, candidate: &mut Candidate) -> Result<(), ToolOutput> {
     if candidate.ready().is_none() {
         return Ok(());
     }
@@ -80,7 +80,7 @@ async fn before_use(
     context: &TurnContext<'_>,
     toolbox: &dyn Toolbox,
     candidate: &mut Candidate,
-) -> Result<(), String> {
+) -> Result<(), ToolOutput> {
     if candidate.ready().is_none() {
         return Ok(());
     }
@@ -100,7 +100,7 @@ async fn before_use(
 async fn check_gate_again(
     context: &TurnContext<'_>,
     candidate: &mut Candidate,
-) -> Result<(), String> {
+) -> Result<(), ToolOutput> {
     guard(context, candidate).await?;
     if candidate.ready().is_none() {
         return Ok(());
@@ -145,12 +145,12 @@ fn rewrite(toolbox: &dyn Toolbox, candidate: &mut Candidate, verdict: &Verdict) 
 /// a hook that allows; a hook that asks takes precedence over a rule that allows.
 ///
 /// # Errors
-/// The reason why the call must not be made.
+/// The result of a call that must not be made.
 async fn judge(
     context: &TurnContext<'_>,
     toolbox: &dyn Toolbox,
     candidate: &mut Candidate,
-) -> Result<(), String> {
+) -> Result<(), ToolOutput> {
     let Some(reason) = approval_reason(context, candidate)? else {
         return Ok(());
     };

@@ -355,7 +355,7 @@ async fn check_servable(
     check_epochs(&entry.head.epochs, counters, epochs)?;
     check_form(request, &entry)?;
     let checked = entry.observations.check(SERVE_CHECK_TIMEOUT).await;
-    checked.map_err(Reason::Changed)?;
+    checked.map_err(Reason::changed)?;
     if is_expired {
         Err(Unservable {
             reason: Reason::Expired,
@@ -401,7 +401,7 @@ pub(crate) async fn find_frozen(request: &Request<'_>) -> Result<Arc<FrontEntry>
         .observations
         .check_frozen()
         .await
-        .map_err(Reason::Changed)?;
+        .map_err(Reason::changed)?;
     Ok(unfronted(request, entry))
 }
 

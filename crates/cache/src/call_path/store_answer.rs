@@ -78,7 +78,7 @@ impl FinishedRun<'_> {
         observations
             .check(STORE_CHECK_TIMEOUT)
             .await
-            .map_err(Reason::Changed)?;
+            .map_err(Reason::changed)?;
         let epochs = self.current_epochs()?;
         let now = self.access().now();
         let later = |at: Millis, time: Duration| {

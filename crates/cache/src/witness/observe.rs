@@ -8,18 +8,16 @@ use bytes::Bytes;
 use cachalot_core::Digest;
 use sha2::Digest as _;
 
+use super::error::ObservationError;
 use super::status::{Absence, FileStatus, FileSystemTimes};
 use super::{Observed, ObservedState};
 
-type Result<T> = std::result::Result<T, String>;
+type Result<T> = std::result::Result<T, ObservationError>;
 
 fn name(path: &Path) -> Result<String> {
     match path.to_str() {
         Some(path) => Ok(path.to_owned()),
-        None => Err(format!(
-            "{} is not a name that can be noted",
-            path.display()
-        )),
+        None => Err(ObservationError::Name(path.display().to_string())),
     }
 }
 
@@ -30,12 +28,8 @@ fn directory_of(path: &Path) -> &Path {
     }
 }
 
-fn fault(path: &Path, error: &io::Error) -> String {
-    format!("{}: {error}", path.display())
-}
-
-fn changed_while_read(path: &Path) -> String {
-    format!("{} changed while it was read", path.display())
+fn changed_while_read(path: &Path) -> ObservationError {
+    ObservationError::ChangedWhileRead(path.display().to_string())
 }
 
 /// Reads a file through one handle, and records it.
@@ -67,11 +61,11 @@ fn content_observation(
     times: &FileSystemTimes,
 ) -> Result<Observed> {
     if length != status.size {
-        return Err(format!(
-            "{} holds {length} bytes, but its status reports {}: its changes cannot be detected",
-            path.display(),
-            status.size
-        ));
+        return Err(ObservationError::Generated {
+            path: path.display().to_string(),
+            length,
+            size: status.size,
+        });
     }
     let status = status.with_trust(path, directory_of(path), times);
     Ok(Observed {
@@ -87,7 +81,7 @@ pub(super) fn observe_failed_read(path: &Path, error: &io::Error) -> Result<Obse
         None if error.kind() == io::ErrorKind::IsADirectory => {
             ObservedState::Present { directory: true }
         }
-        None => return Err(fault(path, error)),
+        None => return Err(ObservationError::unreadable(path, error)),
     };
     Ok(Observed {
         path: name(path)?,
@@ -97,26 +91,25 @@ pub(super) fn observe_failed_read(path: &Path, error: &io::Error) -> Result<Obse
 
 /// Observes the current content of a path, in constant memory.
 pub(super) fn content(path: &Path, times: &FileSystemTimes) -> Result<Observed> {
-    match FileStatus::read(path).map_err(|error| fault(path, &error))? {
+    match FileStatus::read(path).map_err(|error| ObservationError::unreadable(path, &error))? {
         Err(absence) => Ok(Observed {
             path: name(path)?,
             what: ObservedState::Absent(absence),
         }),
         Ok(status) if status.directory => listing(path, times),
         // Opening a pipe would wait for its other end.
-        Ok(_) if !path.is_file() => Err(format!(
-            "{} is neither a file nor a directory",
-            path.display()
-        )),
+        Ok(_) if !path.is_file() => Err(ObservationError::Special(path.display().to_string())),
         Ok(_) => {
-            let mut file = File::open(path).map_err(|error| fault(path, &error))?;
+            let mut file =
+                File::open(path).map_err(|error| ObservationError::unreadable(path, &error))?;
             let status_of = |file: &File| {
                 file.metadata()
                     .map(|m| FileStatus::from(&m))
-                    .map_err(|error| fault(path, &error))
+                    .map_err(|error| ObservationError::unreadable(path, &error))
             };
             let before = status_of(&file)?;
-            let content = hash(&mut file).map_err(|error| fault(path, &error))?;
+            let content =
+                hash(&mut file).map_err(|error| ObservationError::unreadable(path, &error))?;
             if !before.same_as(&status_of(&file)?) {
                 return Err(changed_while_read(path));
             }
@@ -143,25 +136,30 @@ fn hash(file: &mut File) -> io::Result<(Digest, u64)> {
 
 /// Observes the names and types of a directory's entries.
 pub(super) fn listing(path: &Path, times: &FileSystemTimes) -> Result<Observed> {
-    let status = match FileStatus::read(path).map_err(|error| fault(path, &error))? {
-        Err(absence) => {
-            return Ok(Observed {
-                path: name(path)?,
-                what: ObservedState::Absent(absence),
-            });
-        }
-        Ok(status) if status.directory => status,
-        Ok(_) => {
-            return Ok(Observed {
-                path: name(path)?,
-                what: ObservedState::Present { directory: false },
-            });
-        }
-    };
+    let status =
+        match FileStatus::read(path).map_err(|error| ObservationError::unreadable(path, &error))? {
+            Err(absence) => {
+                return Ok(Observed {
+                    path: name(path)?,
+                    what: ObservedState::Absent(absence),
+                });
+            }
+            Ok(status) if status.directory => status,
+            Ok(_) => {
+                return Ok(Observed {
+                    path: name(path)?,
+                    what: ObservedState::Present { directory: false },
+                });
+            }
+        };
     let mut entries = Vec::new();
-    for entry in std::fs::read_dir(path).map_err(|error| fault(path, &error))? {
-        let entry = entry.map_err(|error| fault(path, &error))?;
-        let kind = entry.file_type().map_err(|error| fault(path, &error))?;
+    for entry in
+        std::fs::read_dir(path).map_err(|error| ObservationError::unreadable(path, &error))?
+    {
+        let entry = entry.map_err(|error| ObservationError::unreadable(path, &error))?;
+        let kind = entry
+            .file_type()
+            .map_err(|error| ObservationError::unreadable(path, &error))?;
         let kind = [
             u8::from(kind.is_dir()),
             u8::from(kind.is_file()),
@@ -189,12 +187,13 @@ pub(super) fn listing(path: &Path, times: &FileSystemTimes) -> Result<Observed> 
 
 /// Observes the existence and the type of a path.
 pub(super) fn existence(path: &Path) -> Result<Observed> {
-    let what = match FileStatus::read(path).map_err(|error| fault(path, &error))? {
-        Err(absence) => ObservedState::Absent(absence),
-        Ok(status) => ObservedState::Present {
-            directory: status.directory,
-        },
-    };
+    let what =
+        match FileStatus::read(path).map_err(|error| ObservationError::unreadable(path, &error))? {
+            Err(absence) => ObservedState::Absent(absence),
+            Ok(status) => ObservedState::Present {
+                directory: status.directory,
+            },
+        };
     Ok(Observed {
         path: name(path)?,
         what,
@@ -206,7 +205,7 @@ pub(super) fn target(path: &Path) -> Result<Observed> {
     let real = match std::fs::canonicalize(path) {
         Ok(real) => Some(name(&real)?),
         Err(error) if Absence::from_error(&error).is_some() => None,
-        Err(error) => return Err(fault(path, &error)),
+        Err(error) => return Err(ObservationError::unreadable(path, &error)),
     };
     Ok(Observed {
         path: name(path)?,

@@ -173,7 +173,7 @@ fn second_row_of_a_crate_is_a_violation() {
     let mut table = table();
     table.push(table[0].clone());
     let found = check::violations(&table, &metadata(), &folders());
-    assert_eq!(found, ["`core` has two rows"]);
+    assert_eq!(found, ["`settings-derive` has two rows"]);
 }
 
 #[test]

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use cachalot_tools::CacheClass;
 use cachalot_tools::builtin;
-use cachalot_tools::cached::ToolCacheSettings;
 
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tools.md");
 
@@ -44,21 +43,5 @@ fn every_built_in_tool_is_documented_with_its_cache_class() {
             _ => "never",
         };
         assert_eq!(row[3], kept, "{}", metadata.name);
-    }
-}
-
-#[test]
-fn cache_settings_are_documented_with_their_defaults() {
-    let document = std::fs::read_to_string(DOCUMENT).unwrap();
-    let default = ToolCacheSettings::default();
-    for (key, value) in [
-        ("cacheToolResults", format!("`{}`", default.enabled)),
-        ("cacheToolResultsMaxSize", default.max_size.to_string()),
-        ("cacheToolResultsMaxBytes", default.max_bytes.to_string()),
-        ("cacheToolResultsScope", "`session`".to_owned()),
-        ("cacheToolResultsDelivery", "`full`".to_owned()),
-        ("cacheToolResultsTtl", "none".to_owned()),
-    ] {
-        assert_eq!(row(&document, key)[1], value, "{key}");
     }
 }

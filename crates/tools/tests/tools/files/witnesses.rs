@@ -340,6 +340,6 @@ async fn more_files_than_can_be_checked_are_not_cacheable() {
         .witnessed("grep", json!({"pattern": "y", "output": "files"}))
         .await;
     assert_eq!(text(&output), "[no match in 10,100 files]\n");
-    let why = witness.snapshot().holds().await.unwrap_err();
+    let why = witness.snapshot().holds().await.unwrap_err().to_string();
     assert!(why.contains("more than 10000 files"), "{why}");
 }

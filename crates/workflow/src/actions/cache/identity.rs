@@ -1,5 +1,6 @@
 //! The identity of a `cache.wrap` call: its keyed input and its handle.
 
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
@@ -35,9 +36,12 @@ pub(super) enum Guard {
 impl Guard {
     /// Returns the reason if the answer must not be stored.
     pub(super) async fn check(&self, runtime: &Runtime) -> Result<(), Reason> {
-        let changed = |what: String| Reason::Changed(format!("{what}, while the action ran"));
+        let changed = |what: &dyn Display| Reason::Changed(format!("{what}, while the action ran"));
         let (uri, before, digest) = match self {
-            Self::Local(witnessed) => return witnessed.holds().await.map_err(changed),
+            Self::Local(witnessed) => {
+                let held = witnessed.holds().await;
+                return held.map_err(|error| changed(&error));
+            }
             Self::Remote {
                 uri,
                 before,
@@ -54,7 +58,7 @@ impl Guard {
         if holds {
             Ok(())
         } else {
-            Err(changed(format!("{uri} changed")))
+            Err(changed(&format!("{uri} changed")))
         }
     }
 }
@@ -197,7 +201,8 @@ async fn source_digest(
             witness.snapshot()
         });
         let witnessed = looked.await.map_err(|error| no_key(error.to_string()))?;
-        let digest = witnessed.content_digest().map_err(no_key)?;
+        let digest = witnessed.content_digest();
+        let digest = digest.map_err(|error| no_key(error.to_string()))?;
         return Ok((digest, Guard::Local(witnessed)));
     }
     let before = runtime
