@@ -11,7 +11,15 @@ use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let is_check = std::env::args().any(|argument| argument == "--check");
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let is_check = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => false,
+        ["--check"] => true,
+        _ => {
+            report("usage: cachalot-docs [--check]");
+            return ExitCode::from(2);
+        }
+    };
     let mut code = ExitCode::SUCCESS;
     for name in parts::documents() {
         if let Err(problem) = update(name, is_check) {

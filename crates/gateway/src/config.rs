@@ -187,7 +187,7 @@ fn check(config: &Config, values: Values<'_>, problems: &mut Vec<Problem>) {
         problems.extend(value.upstream(name).err().map(|problem| *problem));
     }
     // Those with a problem are not there.
-    if problems.is_empty() {
+    if problems.iter().all(|problem| problem.is_warning) {
         upstream::check_fallbacks(upstreams, problems);
         key::check_upstreams(keys, upstreams, problems);
     }

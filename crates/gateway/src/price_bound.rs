@@ -379,7 +379,11 @@ mod tests {
         ) {
             let host = if is_regional { "us.api.openai.com" } else { "api.openai.com" };
             let is_claude = model.starts_with("claude");
-            let (endpoint, name) = if is_claude { (Endpoint::messages(), "anthropic") } else { (Endpoint::chat(), "openai") };
+            let (endpoint, name) = if is_claude {
+                (Endpoint::messages(), "anthropic")
+            } else {
+                (Endpoint::chat(), "openai")
+            };
             let at = upstream(name, host);
             let mut body = json!({"model": model, "max_tokens": 100, "messages": []});
             if !is_auto && !is_claude {
@@ -406,11 +410,18 @@ mod tests {
                 uncached_input, cache_read, cache_write_5m, cache_write_1h, cache_write_12h, cache_write_other, output,
                 ..Usage::default()
             };
-            let terms = if is_claude { Terms { geography: Some(geography.to_owned()), ..Terms::default() } } else { Terms {
-                tier: Some(if is_auto { tier } else { "default" }.to_owned()),
-                host: Some(host.to_owned()),
-                ..Terms::default()
-            } };
+            let terms = if is_claude {
+                Terms {
+                    geography: Some(geography.to_owned()),
+                    ..Terms::default()
+                }
+            } else {
+                Terms {
+                    tier: Some(if is_auto { tier } else { "default" }.to_owned()),
+                    host: Some(host.to_owned()),
+                    ..Terms::default()
+                }
+            };
             let Ok(cost) = price(&usage, model, entry.price.as_ref(), 0, &terms) else {
                 // Older models have no geographies.
                 prop_assert!(is_claude && geography == "us", "{terms:?}");

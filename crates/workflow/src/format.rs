@@ -330,9 +330,15 @@ fn nodes_of<'a>(
 ) -> &'a [tree::Node] {
     let missing = |message: &str| Problem::new(codes::MISSING_KEY, message);
     let Some(entry) = section.entry("nodes") else {
-        problems.push(if has_agents { missing("an agent file needs `nodes` to be run")
-        .at(section.place())
-        .help("to talk to its agents, use `cachalot chat`; to run them, add a node with `uses: agent.run`") } else { missing("an agent file needs `nodes`").at(section.place()).help(NODES_HELP) });
+        let (message, help) = if has_agents {
+            (
+                "an agent file needs `nodes` to be run",
+                "to talk to its agents, use `cachalot chat`; to run them, add a node with `uses: agent.run`",
+            )
+        } else {
+            ("an agent file needs `nodes`", NODES_HELP)
+        };
+        problems.push(missing(message).at(section.place()).help(help));
         return &[];
     };
     let problem = match &entry.value.kind {

@@ -64,10 +64,13 @@ impl Server {
     pub(super) fn config(&self) -> Result<Config, StoreUrlError> {
         // The text of the error may contain parts of the URL.
         let mut config: Config = self.url.expose().parse().map_err(|_| {
-            let fault = if self.url.expose().contains("sslrootcert=") || self.url.expose().contains("sslmode=verify-") {
+            let url = self.url.expose();
+            let fault = if url.contains("sslrootcert=") || url.contains("sslmode=verify-") {
                 "sslmode=require verifies the certificate; name the file of sslrootcert in SSL_CERT_FILE, and \
                  leave sslrootcert out"
-            } else { "check its port and its parameters (sslmode, connect_timeout, options)" };
+            } else {
+                "check its port and its parameters (sslmode, connect_timeout, options)"
+            };
             StoreUrlError::Invalid(format!("the URL of {} is invalid: {fault}", self.location))
         })?;
         config.application_name("cachalot");

@@ -136,7 +136,17 @@ proptest! {
             let value = parsed(&body);
             let sent = prompt.nodes().iter().filter(|node| !node.bytes.is_empty()).count();
             let arrays = [Some(layout.tools), layout.system, Some(layout.messages)];
-            let in_arrays: usize = arrays.into_iter().flatten().map(|member| if member.is_text { case.system.len() } else { count(&value, member.name) }).sum();
+            let in_arrays: usize = arrays
+                .iter()
+                .flatten()
+                .map(|member| {
+                    if member.is_text {
+                        case.system.len()
+                    } else {
+                        count(&value, member.name)
+                    }
+                })
+                .sum();
             prop_assert_eq!(in_arrays, sent);
             if let Some(member) = layout.system.filter(|member| member.is_text) {
                 let text = value.get(member.name).and_then(Value::as_str);

@@ -111,7 +111,11 @@ impl Rebuild {
             }
             Expr::UnaryOp(it) => {
                 // It is not `Copy`.
-                let kind = if matches!(it.op, ast::UnaryOpKind::Not) { ast::UnaryOpKind::Not } else { ast::UnaryOpKind::Neg };
+                let kind = if matches!(it.op, ast::UnaryOpKind::Not) {
+                    ast::UnaryOpKind::Not
+                } else {
+                    ast::UnaryOpKind::Neg
+                };
                 node!(Expr::UnaryOp at span, { op: kind, expr: self.expr(&it.expr) })
             }
             Expr::BinOp(it) => self.binary(it, span),
