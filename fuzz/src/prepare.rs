@@ -1,10 +1,10 @@
-//! Any text as the arguments of a call: no panic, and what is accepted is accepted again as it is.
+//! Any text as the arguments of a call: no panic, and what is accepted is accepted again as it is, as text and parsed.
 
 use std::sync::{Arc, LazyLock};
 
 use cachalot_operation::Operation;
 use cachalot_tools::{
-    Arguments, CacheClass, OperationMetadata, Origin, Preparation, Registry, Tool, ToolCall,
+    Arguments, CacheClass, OperationMetadata, Origin, PreparedCall, Registry, Tool, ToolCall,
     ToolContext, ToolOutput, Toolbox,
 };
 use serde_json::{Value, json};
@@ -27,57 +27,67 @@ impl Operation for Taking {
 
 static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
     let tool: Arc<dyn Tool> = Arc::new(Taking(OperationMetadata {
-name: "tool".into(),
- aliases: &[],
-description: String::new().into(),
-parameters: json!({
-            "type": "object",
-            "properties": {
-                "integer": {"type": "integer"},
-                "number": {"type": "number", "minimum": 0},
-                "text": {"type": "string"},
-                "yes": {"type": "boolean"},
-                "list": {"type": "array", "items": {"type": "integer"}},
-                "either": {"anyOf": [{"type": "integer"}, {"type": "null"}, {"$ref": "#/$defs/node"}]},
-                "node": {"$ref": "#/$defs/node"},
-                "words": {"type": "array", "items": {"enum": ["a", "b"]}},
-                "any": {},
-            },
-            "$defs": {"node": {
-                "type": "object",
-                "properties": {"next": {"$ref": "#/$defs/node"}, "value": {"type": ["integer", "string"]}},
-                "additionalProperties": false,
-            }},
-        }).into(),
-version: 1,
-origin: Origin::BuiltIn,
-read_only: true,
-exclusive: false,
-cache_class: CacheClass::Never,
-}));
+        name: "tool".into(),
+        aliases: &[],
+        description: String::new().into(),
+        parameters: parameters().into(),
+        version: 1,
+        origin: Origin::BuiltIn,
+        read_only: true,
+        exclusive: false,
+        cache_class: CacheClass::Never,
+    }));
     Registry::new(vec![tool]).expect("the schema is right")
 });
 
-fn prepare(text: String) -> Option<Value> {
-    let call = ToolCall {
+fn parameters() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "integer": {"type": "integer"},
+            "number": {"type": "number", "minimum": 0},
+            "text": {"type": "string"},
+            "yes": {"type": "boolean"},
+            "list": {"type": "array", "items": {"type": "integer"}},
+            "either": {
+                "anyOf": [{"type": "integer"}, {"type": "null"}, {"$ref": "#/$defs/node"}]
+            },
+            "node": {"$ref": "#/$defs/node"},
+            "words": {"type": "array", "items": {"enum": ["a", "b"]}},
+            "any": {},
+        },
+        "$defs": {"node": {
+            "type": "object",
+            "properties": {
+                "next": {"$ref": "#/$defs/node"},
+                "value": {"type": ["integer", "string"]}
+            },
+            "additionalProperties": false,
+        }},
+    })
+}
+
+fn call(text: String) -> ToolCall {
+    ToolCall {
         id: "1".to_owned(),
         name: "tool".to_owned(),
         arguments: text,
-    };
-    match REGISTRY.prepare(call).preparation {
-        Preparation::Ready { arguments, .. } => Some(Value::Object(arguments)),
-        Preparation::Refused(output) => {
-            assert!(output.is_error);
-            None
-        }
     }
 }
 
 /// Checks one input.
 pub fn check(bytes: &[u8]) {
     let text = crate::text(bytes);
-    if let Some(arguments) = prepare(text.to_owned()) {
-        let again = prepare(arguments.to_string());
-        assert_eq!(again.as_ref(), Some(&arguments));
+    match REGISTRY.prepare(call(text.to_owned())) {
+        PreparedCall::Refused(refused) => assert!(refused.output.is_error),
+        PreparedCall::Ready(ready) => {
+            let again = REGISTRY.prepare(call(Value::Object(ready.arguments.clone()).to_string()));
+            assert_eq!(
+                again.ready().map(|again| &again.arguments),
+                Some(&ready.arguments)
+            );
+            let rewritten = REGISTRY.prepare_rewritten(&ready.call, ready.arguments);
+            assert_eq!(rewritten, again);
+        }
     }
 }

@@ -28,7 +28,7 @@ use cachalot_store::Store;
 use cachalot_store::in_process::InProcessStore;
 use cachalot_store::sqlite::{SqliteOptions, SqliteStore};
 use cachalot_tools::{
-    Arguments, BatchContext, CallOutcome, Origin, Preparation, PreparedCall, Tool, ToolCall,
+    Arguments, BatchContext, CallOutcome, Origin, PreparedCall, ReadyCall, Tool, ToolCall,
     ToolCallResult, ToolContext, ToolOutput, Toolbox, Workspace,
 };
 use serde_json::json;
@@ -114,25 +114,26 @@ impl Toolbox for AtOnce {
 
     fn prepare(&self, call: ToolCall) -> PreparedCall {
         let arguments: Arguments = serde_json::from_str(&call.arguments).unwrap();
-        let verdict = Preparation::Ready {
+        PreparedCall::Ready(ReadyCall {
+            call,
             resource_access: cachalot_operation::ResourceAccess::default(),
             arguments,
             origin: Origin::BuiltIn,
             read_only: true,
-        };
-        PreparedCall {
-            call,
-            preparation: verdict,
-        }
+        })
+    }
+
+    fn prepare_rewritten(&self, call: &ToolCall, _: Arguments) -> PreparedCall {
+        self.prepare(call.clone())
     }
 
     async fn run(&self, calls: Vec<PreparedCall>, batch: &BatchContext) -> Vec<ToolCallResult> {
         let answer = |prepared: PreparedCall| {
             batch
                 .observer
-                .call_started(&prepared.call, &batch.context.output);
+                .call_started(prepared.call(), &batch.context.output);
             let answer = ToolCallResult {
-                call: prepared.call,
+                call: prepared.call().clone(),
                 output: ToolOutput::text("a line of a file\n".repeat(60)),
                 outcome: CallOutcome::Ran(None),
                 elapsed: Duration::ZERO,

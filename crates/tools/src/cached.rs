@@ -25,7 +25,7 @@ use cachalot_model::ToolDefinition;
 
 use crate::registry::{Registry, RegistryError, schedule};
 use crate::toolbox::{BatchContext, PreparedCall, ToolCall, ToolCallResult, Toolbox};
-use cachalot_operation::Tool;
+use cachalot_operation::{Arguments, Tool};
 
 pub use cachalot_operation::WriteNotifier;
 pub use cachalot_operation::domains::EngineLifetime;
@@ -204,6 +204,10 @@ impl Toolbox for CachedTools {
 
     fn prepare(&self, call: ToolCall) -> PreparedCall {
         self.shown.prepare(call)
+    }
+
+    fn prepare_rewritten(&self, call: &ToolCall, arguments: Arguments) -> PreparedCall {
+        self.shown.prepare_rewritten(call, arguments)
     }
 
     async fn run(&self, calls: Vec<PreparedCall>, batch: &BatchContext) -> Vec<ToolCallResult> {

@@ -21,7 +21,7 @@ pub use cached::CachedTools;
 pub use registry::{MAX_NAME_BYTES, Registry, RegistryError, is_valid_name, sanitize_name};
 pub use sandbox_proxy::SandboxProxy;
 pub use toolbox::{
-    BatchContext, CallObserver, CallOutcome, Preparation, PreparedCall, ToolCall, ToolCallResult,
-    Toolbox,
+    BatchContext, CallObserver, CallOutcome, PreparedCall, ReadyCall, RefusedCall, ToolCall,
+    ToolCallResult, Toolbox,
 };
 pub use workspace_sandbox::{ProtectionError, WorkspaceSandbox};

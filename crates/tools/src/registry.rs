@@ -13,13 +13,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use cachalot_model::ToolDefinition;
 
-use crate::toolbox::{BatchContext, Preparation, PreparedCall, ToolCall, ToolCallResult, Toolbox};
-use cachalot_operation::Schema;
-use cachalot_operation::{Origin, Tool, WriteNotifier};
+use crate::toolbox::{BatchContext, PreparedCall, ToolCall, ToolCallResult, Toolbox};
+use cachalot_operation::{Arguments, Origin, Schema, Tool, WriteNotifier};
 
 pub use error::RegistryError;
 pub use perform::run_guarded;
-pub(crate) use perform::{expires, lifetime, refuse};
+pub(crate) use perform::{expires, lifetime};
 pub(crate) use result_witnesses::result_witnesses;
 pub(crate) use schedule::schedule;
 
@@ -82,12 +81,10 @@ impl Registry {
 
     /// True if a call may run concurrently with its neighbors. A refused call runs nothing.
     pub(crate) fn concurrency_safe(&self, prepared: &PreparedCall) -> bool {
-        match &prepared.preparation {
-            Preparation::Refused(_) => true,
-            Preparation::Ready { arguments, .. } => self
-                .tool(&prepared.call.name)
-                .is_none_or(|tool| tool.concurrency_safe(arguments)),
-        }
+        prepared.ready().is_none_or(|ready| {
+            let tool = self.tool(&ready.call.name);
+            tool.is_none_or(|tool| tool.concurrency_safe(&ready.arguments))
+        })
     }
 
     fn entry(&self, name: &str) -> Option<&Entry> {
@@ -173,6 +170,10 @@ impl Toolbox for Registry {
 
     fn prepare(&self, call: ToolCall) -> PreparedCall {
         self.prepare_call(call)
+    }
+
+    fn prepare_rewritten(&self, call: &ToolCall, arguments: Arguments) -> PreparedCall {
+        self.prepare_rewritten_call(call, arguments)
     }
 
     async fn run(&self, calls: Vec<PreparedCall>, batch: &BatchContext) -> Vec<ToolCallResult> {

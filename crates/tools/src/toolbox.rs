@@ -25,29 +25,64 @@ pub struct ToolCall {
 
 /// A call that has been looked up, cast and checked.
 #[derive(Debug, Clone, PartialEq)]
-pub struct PreparedCall {
-    /// The call.
-    pub call: ToolCall,
-    /// The result of the preparation.
-    pub preparation: Preparation,
+pub enum PreparedCall {
+    /// The call can run.
+    Ready(ReadyCall),
+    /// The call must not run.
+    Refused(RefusedCall),
 }
 
-/// The result of preparing a call.
+/// A call that can run.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Preparation {
-    /// The call can run.
-    Ready {
-        /// The arguments, cast to the schema's types, defaults not filled in.
-        arguments: Arguments,
-        /// The origin of the tool.
-        origin: Origin,
-        /// True if the tool is known to change nothing (not only by a server's annotation).
-        read_only: bool,
-        /// The files, commands and URLs that the call touches; rules, hooks and approvals match on them.
-        resource_access: ResourceAccess,
-    },
-    /// The call must not run; this is its result.
-    Refused(ToolOutput),
+pub struct ReadyCall {
+    /// The call.
+    pub call: ToolCall,
+    /// The arguments, cast to the schema's types, defaults not filled in.
+    pub arguments: Arguments,
+    /// The origin of the tool.
+    pub origin: Origin,
+    /// True if the tool is known to change nothing (not only by a server's annotation).
+    pub read_only: bool,
+    /// The files, commands and URLs that the call touches; rules, hooks and approvals match on them.
+    pub resource_access: ResourceAccess,
+}
+
+/// A call that must not run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RefusedCall {
+    /// The call.
+    pub call: ToolCall,
+    /// Its result.
+    pub output: ToolOutput,
+}
+
+impl PreparedCall {
+    /// Returns the call.
+    #[must_use]
+    pub fn call(&self) -> &ToolCall {
+        match self {
+            Self::Ready(ready) => &ready.call,
+            Self::Refused(refused) => &refused.call,
+        }
+    }
+
+    /// Returns the call if it can run.
+    #[must_use]
+    pub fn ready(&self) -> Option<&ReadyCall> {
+        match self {
+            Self::Ready(ready) => Some(ready),
+            Self::Refused(_) => None,
+        }
+    }
+}
+
+impl RefusedCall {
+    /// Creates a call with an error as its result.
+    #[must_use]
+    pub fn new(call: ToolCall, why: impl Into<String>) -> Self {
+        let output = ToolOutput::error(why.into());
+        Self { call, output }
+    }
 }
 
 /// The way in which a call was answered.
@@ -133,12 +168,13 @@ impl BatchContext {
             output: LiveOutput::default(),
             ..self.context.clone()
         };
-        self.observer.call_started(&prepared.call, &context.output);
-        let prepared = match context.denial(&prepared.call.name) {
-            Some(output) => PreparedCall {
-                preparation: Preparation::Refused(output),
-                ..prepared
-            },
+        let call = prepared.call();
+        self.observer.call_started(call, &context.output);
+        let prepared = match context.denial(&call.name) {
+            Some(output) => PreparedCall::Refused(RefusedCall {
+                call: call.clone(),
+                output,
+            }),
             None => prepared,
         };
         (prepared, context)
@@ -157,6 +193,10 @@ pub trait Toolbox: Send + Sync {
 
     /// Looks a call up, and casts and checks its arguments. An error becomes the call's result.
     fn prepare(&self, call: ToolCall) -> PreparedCall;
+
+    /// Casts and checks arguments that a hook has set in place of those that the model wrote. The result has their
+    /// text.
+    fn prepare_rewritten(&self, call: &ToolCall, arguments: Arguments) -> PreparedCall;
 
     /// Runs calls and returns one result for each, in call order. Consecutive calls of concurrency-safe tools
     /// run concurrently, every other call alone. Dropping the future cancels the running calls.

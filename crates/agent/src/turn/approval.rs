@@ -3,9 +3,9 @@
 use cachalot_hooks::{Decision as HookDecision, Event as When};
 use cachalot_operation::permissions::PermissionGrant;
 use cachalot_operation::{AccessRequest, PermissionDecision, Permissions};
-use cachalot_tools::{Origin, Preparation, ToolOutput};
+use cachalot_tools::{Origin, ReadyCall, ToolOutput};
 
-use super::candidate::Candidate;
+use super::candidate::{self, HookDecisions, command_place};
 use super::context::TurnContext;
 use super::mode;
 use crate::chat_state::ChatPermission;
@@ -46,19 +46,18 @@ impl Reason {
 /// The result of a call that must not be made.
 pub(super) fn approval_reason(
     context: &TurnContext<'_>,
-    candidate: &Candidate,
+    ready: &ReadyCall,
+    decided: &HookDecisions,
 ) -> Result<Option<Reason>, ToolOutput> {
-    let Some(operation) = ready(context, candidate) else {
-        return Ok(None);
-    };
+    let operation = access_request(context, ready);
     let name = operation.tool;
     let mode = context.shared.dependencies.approver.mode();
-    if let Some(why) = mode::refusal(mode, candidate) {
+    if let Some(why) = mode::refusal(mode, ready) {
         return Err(ToolOutput::error(why));
     }
     let workspace = &context.shared.dependencies.tools.workspace;
     let permissions = &context.shared.team.permissions;
-    let concern = concern(context, candidate);
+    let concern = concern(context, ready);
     let kind = concern.as_ref().map(|concern| concern.kind);
     let is_harmless = operation.read_only && kind.is_none();
     let operation = AccessRequest {
@@ -79,17 +78,17 @@ pub(super) fn approval_reason(
                 concern,
             }));
         }
-        PermissionDecision::Ask(rule) if candidate.is(HookDecision::Ask) => {
+        PermissionDecision::Ask(rule) if decided.is(HookDecision::Ask) => {
             return Ok(Some(Reason::new(rule, concern)));
         }
-        PermissionDecision::Allow if candidate.is(HookDecision::Ask) => {
+        PermissionDecision::Allow if decided.is(HookDecision::Ask) => {
             return Ok(Some(Reason::new(None, concern)));
         }
         PermissionDecision::Ask(Some(rule)) => Reason::new(Some(rule), concern),
         _ if kind == Some(ConcernKind::WritesProtected) => Reason::new(None, concern),
         PermissionDecision::Allow => return Ok(None),
-        PermissionDecision::Ask(None) if candidate.is(HookDecision::Allow) => return Ok(None),
-        PermissionDecision::Ask(None) if concern.is_none() && mode::accepts(mode, candidate) => {
+        PermissionDecision::Ask(None) if decided.is(HookDecision::Allow) => return Ok(None),
+        PermissionDecision::Ask(None) if concern.is_none() && mode::accepts(mode, ready) => {
             return Ok(None);
         }
         PermissionDecision::Ask(None) => Reason::new(None, concern),
@@ -101,15 +100,15 @@ pub(super) fn approval_reason(
     Ok((!is_granted).then_some(reason))
 }
 
-/// Returns the operation that rules judge, if the call can be made.
-fn ready<'a>(context: &TurnContext<'_>, candidate: &'a Candidate) -> Option<AccessRequest<'a>> {
+/// Returns the operation that rules judge.
+fn access_request<'a>(context: &TurnContext<'_>, ready: &'a ReadyCall) -> AccessRequest<'a> {
     let sandbox = &context.shared.dependencies.tools.sandbox;
-    Some(AccessRequest {
+    AccessRequest {
         sandboxed: sandbox
             .as_ref()
             .is_some_and(|sandbox| sandbox.guards_files()),
-        ..candidate.ready()?
-    })
+        ..candidate::access_request(ready)
+    }
 }
 
 /// Returns the effect of the call on protected files, unless a rule written by the user names it.
@@ -148,12 +147,12 @@ pub(super) fn protected_concern(
 }
 
 /// Returns the effect of the call that requires an approval, unless a rule written by the user names it.
-fn concern(context: &TurnContext<'_>, candidate: &Candidate) -> Option<Concern> {
-    let operation = ready(context, candidate)?;
+fn concern(context: &TurnContext<'_>, ready: &ReadyCall) -> Option<Concern> {
+    let operation = access_request(context, ready);
     if let Some(concern) = protected_concern(context, &operation) {
         return Some(concern);
     }
-    if !operation.resource_access.sends_data() || sends_only_typed_urls(context, candidate) {
+    if !operation.resource_access.sends_data() || sends_only_typed_urls(context, ready) {
         return None;
     }
     let mut hosts: Vec<String> = operation
@@ -166,14 +165,8 @@ fn concern(context: &TurnContext<'_>, candidate: &Candidate) -> Option<Concern> 
     hosts.dedup();
     Some(Concern {
         kind: ConcernKind::SendsData,
-        text: match (hosts.as_slice(), &candidate.prepared.preparation) {
-            (
-                _,
-                Preparation::Ready {
-                    origin: Origin::Mcp(server),
-                    ..
-                },
-            ) => {
+        text: match (hosts.as_slice(), &ready.origin) {
+            (_, Origin::Mcp(server)) => {
                 format!("sends its arguments to the server `{server}`")
             }
             ([], _) => "sends its arguments to another machine".to_owned(),
@@ -184,20 +177,13 @@ fn concern(context: &TurnContext<'_>, candidate: &Candidate) -> Option<Concern> 
 
 /// True if the call sends only URLs that the user typed. Only `web_fetch` qualifies: a server of MCP receives
 /// all arguments, and an `api` tool of a file sends headers of the file.
-fn sends_only_typed_urls(context: &TurnContext<'_>, candidate: &Candidate) -> bool {
-    let Preparation::Ready {
-        origin: Origin::BuiltIn,
-        resource_access,
-        ..
-    } = &candidate.prepared.preparation
-    else {
-        return false;
-    };
-    if candidate.prepared.call.name != "web_fetch" {
-        return false;
-    }
-    let mut urls = resource_access.urls.iter();
-    !resource_access.urls.is_empty() && urls.all(|url| context.shared.typed_urls.contains(url))
+fn sends_only_typed_urls(context: &TurnContext<'_>, ready: &ReadyCall) -> bool {
+    let urls = &ready.resource_access.urls;
+    let is_typed = |url: &String| context.shared.typed_urls.contains(url);
+    ready.origin == Origin::BuiltIn
+        && ready.call.name == "web_fetch"
+        && !urls.is_empty()
+        && urls.iter().all(is_typed)
 }
 
 /// Puts a question to the approver, after hooks were notified.
@@ -217,17 +203,16 @@ pub(super) async fn put(context: &TurnContext<'_>, request: &ApprovalRequest<'_>
 /// The result of a call that must not be made.
 pub(super) async fn approve(
     context: &TurnContext<'_>,
-    candidate: &Candidate,
+    ready: &ReadyCall,
+    decided: &HookDecisions,
     reason: Reason,
 ) -> Result<(), ToolOutput> {
-    let Some(operation) = ready(context, candidate) else {
-        return Ok(());
-    };
-    let call = &candidate.prepared.call;
-    let why = candidate.decision.as_ref();
+    let operation = access_request(context, ready);
+    let call = &ready.call;
+    let why = decided.decision.as_ref();
     let workspace = &context.shared.dependencies.tools.workspace;
     // Approvals for doubtful denials and for hooks that ask cannot be remembered.
-    let calls = if reason.doubt.is_none() && !candidate.is(HookDecision::Ask) {
+    let calls = if reason.doubt.is_none() && !decided.is(HookDecision::Ask) {
         Permissions::derive_grant(&operation, workspace)
     } else {
         None
@@ -249,10 +234,10 @@ pub(super) async fn approve(
             .filter(|(is, _)| *is == HookDecision::Ask)
             .map(|(_, why)| why.as_str()),
         concern: reason.concern.as_ref(),
-        place: candidate.command_place(&context.shared.dependencies.tools),
+        place: command_place(ready, &context.shared.dependencies.tools),
         resource_access: operation.resource_access,
         obstacle: obstacle.as_deref(),
-        notes: &candidate.notes,
+        notes: &decided.notes,
     };
     match put(context, &request).await {
         Approval::Yes => Ok(()),

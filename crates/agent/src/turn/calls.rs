@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cachalot_hooks::Event as When;
 use cachalot_hooks::input::TurnCall;
 use cachalot_tools::{
-    BatchContext, CallObserver, CallOutcome, LiveOutput, ToolCall, ToolCallResult,
+    BatchContext, CallObserver, CallOutcome, LiveOutput, RefusedCall, ToolCall, ToolCallResult,
 };
 
 use super::call_progress::CallProgress;
@@ -78,10 +78,10 @@ pub(super) async fn execute(
     for (call, why) in calls {
         let ended = ends_turn.as_ref().map(|_| TURN_ENDED_BY_HOOK.to_owned());
         let candidate = match why.or(ended) {
-            Some(why) => Candidate::refused(call, why),
+            Some(why) => Candidate::refused(RefusedCall::new(call, why)),
             None => Box::pin(permit(context, &*session.tools.toolbox, call)).await,
         };
-        ends_turn = ends_turn.or_else(|| candidate.ends_turn.clone());
+        ends_turn = ends_turn.or_else(|| candidate.decided.ends_turn.clone());
         prepared.push(candidate.prepared.clone());
         permitted.push(candidate);
     }

@@ -6,16 +6,32 @@ use cachalot_hooks::input::ToolUse;
 use cachalot_hooks::{Decision, Verdict};
 use cachalot_operation::{AccessRequest, ResourceAccess};
 use cachalot_tools::{
-    Origin, Preparation, PreparedCall, ToolCall, ToolContext, ToolOutput, sanitize_name,
+    Origin, PreparedCall, ReadyCall, RefusedCall, ToolCall, ToolContext, ToolOutput, sanitize_name,
 };
 use serde_json::{Map, Value};
 
 use crate::event::CommandPlace;
 use crate::hook_emitter::HookContext;
 
-/// A call that is being judged.
+/// A call that has been judged.
 pub(super) struct Candidate {
     pub(super) prepared: PreparedCall,
+    pub(super) decided: HookDecisions,
+}
+
+impl Candidate {
+    /// Creates a candidate that no hook has judged.
+    pub(super) fn refused(refused: RefusedCall) -> Self {
+        Self {
+            prepared: PreparedCall::Refused(refused),
+            decided: HookDecisions::default(),
+        }
+    }
+}
+
+/// What hooks have decided about a call so far.
+#[derive(Default)]
+pub(super) struct HookDecisions {
     /// Paragraphs that hooks add to the result for the model.
     pub(super) added: HookContext,
     /// The strongest decision of hooks so far, with its reason.
@@ -26,110 +42,18 @@ pub(super) struct Candidate {
     pub(super) ends_turn: Option<String>,
 }
 
-impl Candidate {
-    /// Creates a candidate from a call that was looked up.
-    pub(super) fn new(prepared: PreparedCall) -> Self {
-        Self {
-            prepared,
-            added: HookContext::default(),
-            decision: None,
-            notes: BTreeMap::new(),
-            ends_turn: None,
-        }
-    }
-
-    /// Creates a candidate that is refused.
-    pub(super) fn refused(call: ToolCall, why: String) -> Self {
-        Self::new(PreparedCall {
-            call,
-            preparation: Preparation::Refused(ToolOutput::error(why)),
-        })
-    }
-
-    /// The call in the form used in hook events. `None` if the call is invalid and its arguments cannot be
-    /// parsed.
-    pub(super) fn hook_tool_use(&self) -> Option<ToolUse> {
-        let call = &self.prepared.call;
-        let (input, origin, read_only, resource_access) = match &self.prepared.preparation {
-            Preparation::Ready {
-                arguments,
-                origin,
-                read_only,
-                resource_access,
-            } => (
-                arguments.clone(),
-                origin,
-                *read_only,
-                resource_access.clone(),
-            ),
-            Preparation::Refused(_) => {
-                let arguments: Map<String, Value> = serde_json::from_str(&call.arguments).ok()?;
-                (
-                    arguments,
-                    &Origin::BuiltIn,
-                    false,
-                    ResourceAccess::default(),
-                )
-            }
-        };
-        Some(ToolUse {
-            name: call.name.clone(),
-            id: call.id.clone(),
-            category: category(origin).to_owned(),
-            mcp: mcp_tool(origin, &call.name),
-            read_only,
-            input,
-            resource_access,
-        })
-    }
-
-    /// The operation that rules judge, if the call can be made. Not known here is whether it runs in a sandbox.
-    pub(super) fn ready(&self) -> Option<AccessRequest<'_>> {
-        match &self.prepared.preparation {
-            Preparation::Ready {
-                arguments,
-                read_only,
-                resource_access,
-                ..
-            } => Some(AccessRequest {
-                tool: &self.prepared.call.name,
-                read_only: *read_only,
-                arguments,
-                resource_access,
-                sandboxed: false,
-            }),
-            Preparation::Refused(_) => None,
-        }
-    }
-
-    /// Returns the place where the commands of the call run.
-    pub(super) fn command_place(&self, context: &ToolContext) -> Option<CommandPlace> {
-        match &self.prepared.preparation {
-            Preparation::Ready {
-                origin: Origin::BuiltIn,
-                resource_access,
-                ..
-            } if !resource_access.commands.is_empty() => Some(match &context.sandbox {
-                Some(sandbox) if sandbox.guards_files() => CommandPlace::Sandbox,
-                Some(_) => CommandPlace::LimitedSandbox,
-                None => CommandPlace::Outside,
-            }),
-            _ => None,
-        }
-    }
-
-    /// Records the decisions of hooks.
+impl HookDecisions {
+    /// Records the decisions of hooks about a call of `tool`.
     ///
     /// # Errors
     /// The result of a call that must not be made.
-    pub(super) fn decide(&mut self, verdict: &Verdict) -> Result<(), ToolOutput> {
+    pub(super) fn record(&mut self, tool: &str, verdict: &Verdict) -> Result<(), ToolOutput> {
         if let Some(why) = &verdict.ends_turn {
             self.ends_turn.get_or_insert_with(|| why.clone());
         }
         if let Some(why) = verdict.denial() {
             return Err(ToolOutput::error(format!(
-                "The call of `{}` is denied by a hook: {why}\nDo not try it again; find another way or tell the user.",
-                self.prepared.call.name
+                "The call of `{tool}` is denied by a hook: {why}\nDo not try it again; find another way or tell the user."
             )));
         }
         let strength = |decision: &Option<(Decision, String)>| decision.as_ref().map(|(is, _)| *is);
@@ -146,6 +70,64 @@ impl Candidate {
             .as_ref()
             .is_some_and(|(is, _)| *is == decision)
     }
+}
+
+/// A call in the form used in hook events.
+pub(super) fn hook_tool_use(ready: &ReadyCall) -> ToolUse {
+    let name = &ready.call.name;
+    ToolUse {
+        name: name.clone(),
+        id: ready.call.id.clone(),
+        category: category(&ready.origin).to_owned(),
+        mcp: mcp_tool(&ready.origin, name),
+        read_only: ready.read_only,
+        input: ready.arguments.clone(),
+        resource_access: ready.resource_access.clone(),
+    }
+}
+
+/// A call in the form used in hook events. `None` if the call is invalid and its arguments cannot be parsed.
+pub(super) fn hook_tool_use_of(prepared: &PreparedCall) -> Option<ToolUse> {
+    match prepared {
+        PreparedCall::Ready(ready) => Some(hook_tool_use(ready)),
+        PreparedCall::Refused(RefusedCall { call, .. }) => invalid_tool_use(call),
+    }
+}
+
+fn invalid_tool_use(call: &ToolCall) -> Option<ToolUse> {
+    let input: Map<String, Value> = serde_json::from_str(&call.arguments).ok()?;
+    Some(ToolUse {
+        name: call.name.clone(),
+        id: call.id.clone(),
+        category: category(&Origin::BuiltIn).to_owned(),
+        mcp: None,
+        read_only: false,
+        input,
+        resource_access: ResourceAccess::default(),
+    })
+}
+
+/// The operation that rules judge. Not known here is whether it runs in a sandbox.
+pub(super) fn access_request(ready: &ReadyCall) -> AccessRequest<'_> {
+    AccessRequest {
+        tool: &ready.call.name,
+        read_only: ready.read_only,
+        arguments: &ready.arguments,
+        resource_access: &ready.resource_access,
+        sandboxed: false,
+    }
+}
+
+/// Returns the place where the commands of a call run.
+pub(super) fn command_place(ready: &ReadyCall, context: &ToolContext) -> Option<CommandPlace> {
+    if ready.origin != Origin::BuiltIn || ready.resource_access.commands.is_empty() {
+        return None;
+    }
+    Some(match &context.sandbox {
+        Some(sandbox) if sandbox.guards_files() => CommandPlace::Sandbox,
+        Some(_) => CommandPlace::LimitedSandbox,
+        None => CommandPlace::Outside,
+    })
 }
 
 fn category(origin: &Origin) -> &'static str {

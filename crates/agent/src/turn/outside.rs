@@ -5,11 +5,12 @@ use std::sync::Arc;
 use cachalot_model::Block;
 use cachalot_operation::{AccessRequest, PermissionDecision};
 use cachalot_tools::{
-    BatchContext, CallObserver, CallOutcome, ToolCallResult, ToolContext, ToolOutput,
+    BatchContext, CallObserver, CallOutcome, PreparedCall, ReadyCall, ToolCallResult, ToolContext,
+    ToolOutput,
 };
 
 use super::approval::{protected_concern, put};
-use super::candidate::Candidate;
+use super::candidate::{Candidate, HookDecisions, access_request, command_place};
 use super::context::TurnContext;
 use super::mode;
 use crate::active_session::ActiveSession;
@@ -52,8 +53,11 @@ pub(super) async fn repeat(
     calls: &[Candidate],
 ) {
     for (answer, call) in answers.iter_mut().zip(calls) {
+        let PreparedCall::Ready(ready) = &call.prepared else {
+            continue;
+        };
         let is_inside = matches!(
-            call.command_place(&batch.context),
+            command_place(ready, &batch.context),
             Some(CommandPlace::Sandbox | CommandPlace::LimitedSandbox)
         );
         let has_failed = answer.output.is_error && answer.outcome != CallOutcome::Refused;
@@ -63,7 +67,7 @@ pub(super) async fn repeat(
         let Some(line) = prevented(&answer.output) else {
             continue;
         };
-        let Some(approval) = ask(context, call, &line).await else {
+        let Some(approval) = ask(context, ready, &call.decided, &line).await else {
             continue;
         };
         if let Approval::No(why) = approval {
@@ -105,13 +109,18 @@ fn prevented(output: &ToolOutput) -> Option<String> {
 }
 
 /// Asks the user if a command may run outside; `None` if it must not, because a rule denies it there or might.
-async fn ask(context: &TurnContext<'_>, call: &Candidate, line: &str) -> Option<Approval> {
+async fn ask(
+    context: &TurnContext<'_>,
+    ready: &ReadyCall,
+    decided: &HookDecisions,
+    line: &str,
+) -> Option<Approval> {
     let dependencies = &context.shared.dependencies;
-    if mode::refusal(dependencies.approver.mode(), call).is_some() {
+    if mode::refusal(dependencies.approver.mode(), ready).is_some() {
         return None;
     }
     // Not in a sandbox.
-    let operation = call.ready()?;
+    let operation = access_request(ready);
     let permissions = &context.shared.team.permissions;
     let decision = permissions.judge(&operation, &dependencies.tools.workspace);
     let rule = match decision {
@@ -134,7 +143,7 @@ async fn ask(context: &TurnContext<'_>, call: &Candidate, line: &str) -> Option<
     };
     let request = ApprovalRequest {
         agent: &context.agent.name,
-        call: &call.prepared.call,
+        call: &ready.call,
         arguments,
         rule: rule.as_deref(),
         doubt: None,
@@ -144,7 +153,7 @@ async fn ask(context: &TurnContext<'_>, call: &Candidate, line: &str) -> Option<
         place: Some(CommandPlace::Outside),
         resource_access,
         obstacle: None,
-        notes: &call.notes,
+        notes: &decided.notes,
     };
     Some(put(context, &request).await)
 }

@@ -3,10 +3,10 @@
 use cachalot_hooks::Event as When;
 use cachalot_hooks::input::{ToolResponse, ToolUse};
 use cachalot_model::Block;
-use cachalot_tools::{CallOutcome, ToolCallResult, ToolOutput, Toolbox};
+use cachalot_tools::{CallOutcome, PreparedCall, ToolCallResult, ToolOutput, Toolbox};
 
 use super::call_progress::CallProgress;
-use super::candidate::Candidate;
+use super::candidate::{Candidate, hook_tool_use_of};
 use super::context::TurnContext;
 use crate::conversation::Progress;
 use crate::event::Event;
@@ -33,12 +33,15 @@ pub(super) async fn run_result_hooks(
 ) -> ResultsOutcome {
     let mut outcome = ResultsOutcome::default();
     for (answer, mut call) in answers.iter_mut().zip(calls) {
-        let read_only = call.ready().is_some_and(|operation| operation.read_only);
-        outcome.read_only.push(read_only);
-        let mut added = std::mem::take(&mut call.added);
+        let ready = call.prepared.ready();
+        outcome
+            .read_only
+            .push(ready.is_some_and(|ready| ready.read_only));
+        let mut added = std::mem::take(&mut call.decided.added);
         let before = answer.output.content.clone();
         if answer.outcome != CallOutcome::Refused {
-            run_hooks_on_result(context, answer, &call, &mut added, &mut outcome.denial).await;
+            let call = &call.prepared;
+            run_hooks_on_result(context, answer, call, &mut added, &mut outcome.denial).await;
         }
         answer
             .output
@@ -54,7 +57,7 @@ pub(super) async fn run_result_hooks(
 async fn run_hooks_on_result(
     context: &TurnContext<'_>,
     answer: &mut ToolCallResult,
-    call: &Candidate,
+    call: &PreparedCall,
     added: &mut HookContext,
     denial: &mut Option<String>,
 ) {
@@ -64,7 +67,7 @@ async fn run_hooks_on_result(
     if !is_transformed && !wants(When::PostToolUse) {
         return;
     }
-    let Some(tool) = call.hook_tool_use() else {
+    let Some(tool) = hook_tool_use_of(call) else {
         return;
     };
     if is_transformed {
@@ -121,8 +124,7 @@ pub(super) async fn run_hooks_on_unseen(
                 continue;
             }
             let call = answer.call.clone();
-            let candidate = Candidate::new(toolbox.prepare(call));
-            let Some(tool) = candidate.hook_tool_use() else {
+            let Some(tool) = hook_tool_use_of(&toolbox.prepare(call)) else {
                 continue;
             };
             let before = answer.output.content.clone();

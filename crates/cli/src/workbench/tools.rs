@@ -15,7 +15,8 @@ use cachalot_model::ToolDefinition;
 use cachalot_tools::builtin::SessionState;
 use cachalot_tools::cached::{CachedTools, CachedToolsOptions, EngineLifetime};
 use cachalot_tools::{
-    BatchContext, PreparedCall, Registry, Tool, ToolCall, ToolCallResult, Toolbox, WorkspaceSandbox,
+    Arguments, BatchContext, PreparedCall, Registry, Tool, ToolCall, ToolCallResult, Toolbox,
+    WorkspaceSandbox,
 };
 
 use super::{SessionTools, Workbench};
@@ -43,6 +44,10 @@ impl Toolbox for SessionToolbox {
 
     fn prepare(&self, call: ToolCall) -> PreparedCall {
         self.tools.prepare(call)
+    }
+
+    fn prepare_rewritten(&self, call: &ToolCall, arguments: Arguments) -> PreparedCall {
+        self.tools.prepare_rewritten(call, arguments)
     }
 
     fn instructions(&self) -> Vec<String> {

@@ -96,6 +96,22 @@ impl LosslessValue {
     }
 }
 
+impl From<Value> for LosslessValue {
+    fn from(value: Value) -> Self {
+        match value {
+            Value::Null => Self::Null,
+            Value::Bool(yes) => Self::Boolean(yes),
+            Value::Number(number) => Self::Number(number.to_string()),
+            Value::String(text) => Self::Text(text),
+            Value::Array(items) => Self::List(items.into_iter().map(Self::from).collect()),
+            Value::Object(fields) => {
+                let fields = fields.into_iter();
+                Self::Fields(fields.map(|(name, value)| (name, value.into())).collect())
+            }
+        }
+    }
+}
+
 /// The reason why a text is not JSON, and the place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}{place}")]
@@ -240,6 +256,15 @@ mod tests {
                 ("b".to_owned(), number("123456789012345678901234567890")),
             ]))
         );
+    }
+
+    #[test]
+    fn values_convert_as_their_text_is_parsed() {
+        let value = serde_json::json!({
+            "a": [1, -2.5, 1e300, u64::MAX, i64::MIN, true, null], "b": {"c": "\"ä\n"}, "": {}
+        });
+        let text = value.to_string();
+        assert_eq!(LosslessValue::parse(&text), Ok(LosslessValue::from(value)));
     }
 
     #[test]

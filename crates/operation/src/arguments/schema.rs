@@ -98,7 +98,20 @@ impl Schema {
     /// # Errors
     /// The text is not JSON, or does not fit the schema.
     pub fn parse_arguments(&self, text: &str) -> Result<Arguments, ArgumentsError> {
-        let given = self.read(text)?;
+        self.cast(self.read(text)?)
+    }
+
+    /// Casts and checks arguments that are parsed already.
+    ///
+    /// # Errors
+    /// They do not fit the schema.
+    pub fn check_arguments(&self, arguments: Arguments) -> Result<Arguments, ArgumentsError> {
+        let fields = arguments.into_iter();
+        let given = fields.map(|(name, value)| (name, LosslessValue::from(value)));
+        self.cast(self.unwrap(given.collect()))
+    }
+
+    fn cast(&self, given: Vec<(String, LosslessValue)>) -> Result<Arguments, ArgumentsError> {
         let cast = Caster::new(&self.schema).cast(LosslessValue::Fields(given));
         let arguments = match cast.into_value("") {
             Ok(Value::Object(arguments)) => Value::Object(arguments),

@@ -18,9 +18,9 @@ use super::sessions::{SessionCache, path_text};
 use super::settings::RepeatDelivery;
 use super::stored_result::{self, failure};
 use super::{CachedTools, defaults, force};
-use crate::registry::{expires, lifetime, refuse, result_witnesses, run_guarded};
+use crate::registry::{expires, lifetime, result_witnesses, run_guarded};
 use crate::toolbox::{
-    BatchContext, CallOutcome, Preparation, PreparedCall, ToolCall, ToolCallResult,
+    BatchContext, CallOutcome, PreparedCall, ReadyCall, RefusedCall, ToolCall, ToolCallResult,
 };
 use cachalot_operation::domains::Domains;
 use cachalot_operation::{Arguments, ToolContext, ToolOutput};
@@ -68,29 +68,33 @@ impl CachedTools {
         prepared: PreparedCall,
         batch: &BatchContext,
     ) -> ToolCallResult {
-        let (PreparedCall { call, preparation }, context) = batch.begin(prepared);
-        let answer = match (preparation, self.profiles.get(&call.name)) {
-            (Preparation::Refused(output), _) => refuse(call, output),
-            // The call was prepared before the tool was removed.
-            (Preparation::Ready { .. }, None) => {
-                let output = ToolOutput::error(self.shown.unknown(&call.name));
-                refuse(call, output)
-            }
-            (Preparation::Ready { arguments, .. }, Some(profile)) => {
-                let began = Instant::now();
-                let done = self
-                    .answer(&call, profile, arguments, &context, batch)
-                    .await;
-                ToolCallResult {
-                    call,
-                    output: done.output,
-                    outcome: done.outcome,
-                    elapsed: began.elapsed(),
-                    saved: done.saved,
-                    witnesses: done.witnesses,
-                    expires: done.expires,
+        let (prepared, context) = batch.begin(prepared);
+        let answer = match prepared {
+            PreparedCall::Refused(refused) => refused.into(),
+            PreparedCall::Ready(ReadyCall {
+                call, arguments, ..
+            }) => match self.profiles.get(&call.name) {
+                Some(profile) => {
+                    let began = Instant::now();
+                    let done = self
+                        .answer(&call, profile, arguments, &context, batch)
+                        .await;
+                    ToolCallResult {
+                        call,
+                        output: done.output,
+                        outcome: done.outcome,
+                        elapsed: began.elapsed(),
+                        saved: done.saved,
+                        witnesses: done.witnesses,
+                        expires: done.expires,
+                    }
                 }
-            }
+                // The call was prepared before the tool was removed.
+                None => {
+                    let why = self.shown.unknown(&call.name);
+                    RefusedCall::new(call, why).into()
+                }
+            },
         };
         batch.observer.call_finished(&answer);
         answer

@@ -12,7 +12,7 @@ use super::Registry;
 use super::result_witnesses::result_witnesses;
 use super::schedule::schedule;
 use crate::toolbox::{
-    BatchContext, CallOutcome, Preparation, PreparedCall, ToolCall, ToolCallResult,
+    BatchContext, CallOutcome, PreparedCall, ReadyCall, RefusedCall, ToolCallResult,
 };
 use cachalot_operation::{Arguments, CacheClass, Tool, ToolContext, ToolOutput, WriteNotifier};
 
@@ -39,10 +39,12 @@ impl Registry {
         batch: &BatchContext,
         write_notifier: &WriteNotifier,
     ) -> ToolCallResult {
-        let (PreparedCall { call, preparation }, context) = batch.begin(prepared);
-        let answer = match preparation {
-            Preparation::Refused(output) => refuse(call, output),
-            Preparation::Ready { arguments, .. } => match self.tool(&call.name) {
+        let (prepared, context) = batch.begin(prepared);
+        let answer = match prepared {
+            PreparedCall::Refused(refused) => refused.into(),
+            PreparedCall::Ready(ReadyCall {
+                call, arguments, ..
+            }) => match self.tool(&call.name) {
                 Some(tool) => {
                     let began = Instant::now();
                     let effects = tool.effects(&arguments, &context);
@@ -63,8 +65,8 @@ impl Registry {
                     }
                 }
                 None => {
-                    let output = ToolOutput::error(self.unknown(&call.name));
-                    refuse(call, output)
+                    let why = self.unknown(&call.name);
+                    RefusedCall::new(call, why).into()
                 }
             },
         };
@@ -73,16 +75,17 @@ impl Registry {
     }
 }
 
-/// Creates the answer of a call that must not run.
-pub(crate) fn refuse(call: ToolCall, output: ToolOutput) -> ToolCallResult {
-    ToolCallResult {
-        call,
-        output,
-        outcome: CallOutcome::Refused,
-        elapsed: Duration::ZERO,
-        saved: Spend::default(),
-        witnesses: Witnesses::unknown("it did not run"),
-        expires: None,
+impl From<RefusedCall> for ToolCallResult {
+    fn from(RefusedCall { call, output }: RefusedCall) -> Self {
+        Self {
+            call,
+            output,
+            outcome: CallOutcome::Refused,
+            elapsed: Duration::ZERO,
+            saved: Spend::default(),
+            witnesses: Witnesses::unknown("it did not run"),
+            expires: None,
+        }
     }
 }
 

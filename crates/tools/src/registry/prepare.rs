@@ -3,28 +3,44 @@
 use cachalot_core::suggest;
 use cachalot_core::text::head;
 
-use super::Registry;
-use crate::toolbox::{Preparation, PreparedCall, ToolCall};
-use cachalot_operation::ToolOutput;
+use cachalot_operation::{Arguments, ArgumentsError};
+use serde_json::Value;
+
+use super::{Entry, Registry};
+use crate::toolbox::{PreparedCall, ReadyCall, RefusedCall, ToolCall};
 
 impl Registry {
     pub(super) fn prepare_call(&self, call: ToolCall) -> PreparedCall {
-        let preparation = match self.entry(&call.name) {
-            None => Preparation::Refused(ToolOutput::error(self.unknown(&call.name))),
+        match self.entry(&call.name) {
             Some(entry) => match entry.schema.parse_arguments(&call.arguments) {
-                Ok(arguments) => Preparation::Ready {
-                    resource_access: entry.tool.resource_access(&arguments),
-                    arguments,
-                    origin: entry.origin().clone(),
-                    read_only: entry.tool.metadata().read_only,
-                },
-                Err(wrong) => Preparation::Refused(ToolOutput::error(format!(
-                    "`{}` did not run. {wrong}",
-                    call.name
-                ))),
+                Ok(arguments) => entry.ready(call, arguments),
+                Err(wrong) => refused(call, &wrong),
             },
+            None => self.refused_as_unknown(call),
+        }
+    }
+
+    pub(super) fn prepare_rewritten_call(
+        &self,
+        call: &ToolCall,
+        arguments: Arguments,
+    ) -> PreparedCall {
+        let call = ToolCall {
+            arguments: Value::Object(arguments.clone()).to_string(),
+            ..call.clone()
         };
-        PreparedCall { call, preparation }
+        match self.entry(&call.name) {
+            Some(entry) => match entry.schema.check_arguments(arguments) {
+                Ok(arguments) => entry.ready(call, arguments),
+                Err(wrong) => refused(call, &wrong),
+            },
+            None => self.refused_as_unknown(call),
+        }
+    }
+
+    fn refused_as_unknown(&self, call: ToolCall) -> PreparedCall {
+        let why = self.unknown(&call.name);
+        PreparedCall::Refused(RefusedCall::new(call, why))
     }
 
     /// The message about an unknown tool name.
@@ -43,4 +59,21 @@ impl Registry {
             names.join(", ")
         )
     }
+}
+
+impl Entry {
+    fn ready(&self, call: ToolCall, arguments: Arguments) -> PreparedCall {
+        PreparedCall::Ready(ReadyCall {
+            resource_access: self.tool.resource_access(&arguments),
+            call,
+            arguments,
+            origin: self.origin().clone(),
+            read_only: self.tool.metadata().read_only,
+        })
+    }
+}
+
+fn refused(call: ToolCall, wrong: &ArgumentsError) -> PreparedCall {
+    let why = format!("`{}` did not run. {wrong}", call.name);
+    PreparedCall::Refused(RefusedCall::new(call, why))
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use cachalot_tools::{
-    Arguments, CacheClass, Operation, OperationMetadata, Origin, Preparation, Registry, Tool,
+    Arguments, CacheClass, Operation, OperationMetadata, Origin, PreparedCall, Registry, Tool,
     ToolContext, ToolOutput, Toolbox as _,
 };
 use proptest::prelude::*;
@@ -45,14 +45,11 @@ fn taking(parameters: Value) -> Registry {
 }
 
 fn prepare(parameters: &Value, written: &str) -> Result<Value, ToolOutput> {
-    match taking(parameters.clone())
-        .prepare(call("tool", written))
-        .preparation
-    {
-        Preparation::Ready { arguments, .. } => Ok(Value::Object(arguments)),
-        Preparation::Refused(output) => {
-            assert!(output.is_error);
-            Err(output)
+    match taking(parameters.clone()).prepare(call("tool", written)) {
+        PreparedCall::Ready(ready) => Ok(Value::Object(ready.arguments)),
+        PreparedCall::Refused(refused) => {
+            assert!(refused.output.is_error);
+            Err(refused.output)
         }
     }
 }

@@ -9,7 +9,7 @@ use cachalot_cache::Observation;
 use cachalot_core::{DigestKey, SecretSet};
 use cachalot_tools::{
     Arguments, BatchContext, CacheClass, CallObserver, CallOutcome, LiveOutput, Operation,
-    OperationMetadata, Origin, Preparation, PreparedCall, Registry, RegistryError, Tool, ToolCall,
+    OperationMetadata, Origin, PreparedCall, Registry, RegistryError, Tool, ToolCall,
     ToolCallResult, ToolContext, ToolOutput, Toolbox as _,
 };
 use futures_util::future::BoxFuture;
@@ -153,13 +153,12 @@ fn tool_names_and_schemas_are_validated() {
     let elsewhere = json!({"type": "object", "properties": {"n": {"type": "integer"}, "x": {"$ref": "https://example.com/x"}}});
     assert!(with_schema(Origin::BuiltIn, elsewhere.clone()).is_err());
     let registry = with_schema(mcp("odd"), elsewhere).unwrap();
-    let Preparation::Ready { arguments, .. } = registry
-        .prepare(call("odd", r#"{"n": "5", "x": 1}"#))
-        .preparation
-    else {
-        panic!("refused");
-    };
-    assert_eq!(Value::Object(arguments), json!({"n": 5, "x": 1}));
+    let prepared = registry.prepare(call("odd", r#"{"n": "5", "x": 1}"#));
+    let ready = prepared.ready().expect("the call is not refused");
+    assert_eq!(
+        Value::Object(ready.arguments.clone()),
+        json!({"n": 5, "x": 1})
+    );
 }
 
 #[tokio::test]
@@ -182,13 +181,7 @@ async fn prepared_call_of_a_removed_tool_is_refused() {
         named("here", Origin::BuiltIn),
     ]);
     let prepared = tool_fixture.registry.prepare(call("gone", "{}"));
-    assert!(matches!(
-        prepared.preparation,
-        Preparation::Ready {
-            read_only: true,
-            ..
-        }
-    ));
+    assert!(prepared.ready().is_some_and(|ready| ready.read_only));
     let successor = Registry::new(vec![named("here", Origin::BuiltIn)]).unwrap();
     let answers = successor.run(vec![prepared], &tool_fixture.batch()).await;
     assert_eq!(answers[0].outcome, CallOutcome::Refused);
