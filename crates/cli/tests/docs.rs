@@ -23,11 +23,11 @@ mod hook_tables;
 mod hooks;
 #[path = "docs/links.rs"]
 mod links;
-#[path = "../../process/tests/process/program_file.rs"]
-mod program_file;
 #[path = "docs/scripts.rs"]
 mod scripts;
 #[path = "docs/transcript.rs"]
 mod transcript;
 #[path = "docs/yaml.rs"]
 mod yaml;
+
+use cachalot_test_support::program_file;

@@ -1,7 +1,6 @@
 //! Agents over real HTTP, real tools and real sessions, against the provider simulator.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod bodies;
 mod event_recorder;
 mod fixture;
 mod hook_recorder;
@@ -46,3 +45,5 @@ mod synthetic;
 mod tool_phases;
 mod turns;
 mod unsent_messages;
+
+use cachalot_test_support::bodies;

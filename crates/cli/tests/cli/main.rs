@@ -77,12 +77,4 @@ mod upgrade;
 mod validate;
 mod why;
 
-#[path = "../../../workflow/tests/fakes/mod.rs"]
-mod fakes;
-
-#[path = "../../../process/tests/process/program_file.rs"]
-mod program_file;
-
-#[allow(dead_code, reason = "other tests use the rest")]
-#[path = "../../../agent/tests/agent/bodies.rs"]
-mod bodies;
+use cachalot_test_support::{bodies, fakes, program_file};

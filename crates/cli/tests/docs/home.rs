@@ -15,10 +15,7 @@ use tempfile::TempDir;
 use crate::files;
 use crate::program_file::make_executable;
 
-#[path = "../../../workflow/tests/fakes/mod.rs"]
-mod fakes;
-
-use fakes::{LlamaCloud, Provider, SearXng, Server};
+use cachalot_test_support::fakes::{LlamaCloud, Provider, SearXng, Server};
 
 /// A key in the form of LlamaCloud.
 const KEY: &str = "llx-stand-in";

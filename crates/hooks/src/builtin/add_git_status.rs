@@ -89,10 +89,5 @@ impl SimpleBuiltin for AddGitStatus {
 
 #[cfg(all(test, unix))]
 #[allow(clippy::unwrap_used)]
-#[path = "../../../process/tests/process/program_file.rs"]
-mod program_file;
-
-#[cfg(all(test, unix))]
-#[allow(clippy::unwrap_used)]
 #[path = "../../tests/unit/builtin/add_git_status.rs"]
 mod tests;

@@ -25,8 +25,6 @@ mod model;
 mod odd_handlers;
 mod pipeline;
 mod process;
-#[path = "../../../process/tests/process/program_file.rs"]
-mod program_file;
 mod redaction;
 mod response_cache;
 mod response_cache_fixture;
@@ -37,3 +35,5 @@ mod store_tests;
 mod strict;
 mod unload;
 mod weaknesses;
+
+use cachalot_test_support::program_file;

@@ -1,9 +1,6 @@
 //! Diagnosis of prefixes, from outside.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
-#[path = "../../../prompt/tests/prompt/conversation.rs"]
-#[allow(dead_code)]
-mod conversation;
 mod diagnosis;
 mod documentation;
 mod live;
@@ -21,6 +18,7 @@ mod token_counts;
 mod transcript;
 mod verdict;
 
+use cachalot_test_support::conversation;
 use std::sync::Arc;
 
 use cachalot_model::Message;

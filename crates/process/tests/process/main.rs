@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod group;
-mod program_file;
 mod run;
+
+use cachalot_test_support::program_file;

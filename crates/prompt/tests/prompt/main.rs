@@ -4,7 +4,6 @@
 mod bodies;
 mod chain;
 mod continuation;
-mod conversation;
 mod damage;
 mod documentation;
 mod failures;
@@ -20,6 +19,7 @@ mod small_wire;
 mod tail;
 mod tree;
 
+use cachalot_test_support::conversation;
 use std::path::Path;
 use std::sync::Arc;
 

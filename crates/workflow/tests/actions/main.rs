@@ -1,11 +1,7 @@
 //! The actions, run as the engine runs them: arguments checked, then carried out for real.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-#[path = "../fakes/mod.rs"]
-mod fakes;
 mod fixture;
-#[path = "../../../process/tests/process/program_file.rs"]
-mod program_file;
 
 mod agent;
 mod csv;
@@ -27,3 +23,5 @@ mod storage;
 mod table;
 mod validate;
 mod web;
+
+use cachalot_test_support::{fakes, program_file};

@@ -33,9 +33,6 @@
 //! | versions and settings are not keyed | `implicit` |
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
-#[path = "../fakes/mod.rs"]
-mod fakes;
-
 mod acceptance;
 mod agents;
 mod cleanup;
@@ -65,3 +62,5 @@ mod secrets;
 mod skipped;
 mod test_actions;
 mod witnesses;
+
+use cachalot_test_support::fakes;

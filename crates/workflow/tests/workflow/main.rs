@@ -1,9 +1,6 @@
 //! Templates, agent files and the run loop.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-#[path = "../fakes/mod.rs"]
-mod fakes;
-
 mod branches;
 mod conditions;
 mod destinations;
@@ -20,3 +17,5 @@ mod schema;
 mod session;
 mod subgraphs;
 mod templates;
+
+use cachalot_test_support::fakes;

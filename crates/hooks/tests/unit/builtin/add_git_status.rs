@@ -9,7 +9,7 @@ async fn hanging_git_is_killed() {
     let directory = tempfile::tempdir().unwrap();
     let git = directory.path().join("git");
     std::fs::write(&git, "#!/bin/sh\necho $$ > pid\nexec /bin/sleep 6000\n").unwrap();
-    super::program_file::make_executable(&git);
+    cachalot_test_support::program_file::make_executable(&git);
     let path = directory.path().display().to_string();
     let builtin = AddGitStatus {
         environment: Arc::new(BTreeMap::from([("PATH".to_owned(), path)])),

@@ -1,11 +1,5 @@
 //! Local servers that speak the APIs of others: LlamaCloud, SearXNG, providers of models. Each runs in
 //! a thread of its own until it is dropped, so that tests with and without a runtime can use it.
-#![allow(
-    dead_code,
-    unused_imports,
-    unreachable_pub,
-    reason = "included by several tests, none of which uses all of it"
-)]
 
 pub mod agent_host;
 pub mod llama_cloud;

@@ -22,7 +22,7 @@ fn unmarked(text: &str) -> String {
 ///
 /// # Panics
 /// If not.
-pub(crate) fn check(requests: &[ReceivedRequest]) {
+pub fn check(requests: &[ReceivedRequest]) {
     let mut last = BTreeMap::new();
     for (number, request) in requests.iter().enumerate() {
         let text = std::str::from_utf8(&request.body).unwrap();
@@ -87,7 +87,7 @@ fn check_one(path: &str, text: &str, last: &mut Last, place: &str) {
 }
 
 /// The number of different tools and system texts of one session.
-pub(crate) fn frozen_parts(requests: &[ReceivedRequest]) -> Vec<Value> {
+pub fn frozen_parts(requests: &[ReceivedRequest]) -> Vec<Value> {
     let mut parts: Vec<Value> = Vec::new();
     for request in requests {
         let body = request.json();
@@ -156,7 +156,7 @@ fn end_of_messages(text: &str) -> usize {
 
 /// One message, or item.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Turn {
+pub enum Turn {
     User(String),
     Model { text: String, calls: Vec<String> },
     Results(Vec<(String, String)>),
@@ -164,7 +164,7 @@ pub(crate) enum Turn {
 
 /// The messages of a request, whatever its format; results that follow each other are one turn, and so
 /// are items of one answer.
-pub(crate) fn turns(body: &Value) -> Vec<Turn> {
+pub fn turns(body: &Value) -> Vec<Turn> {
     let mut turns: Vec<Turn> = Vec::new();
     for message in list(body) {
         for turn in read(message) {
@@ -315,44 +315,49 @@ fn check_turns(turns: &[Turn], place: &str) {
     );
 }
 
-#[test]
-#[should_panic(expected = "does not begin with")]
-fn check_fails_on_a_changed_message() {
-    check_texts(&[
-        r#"{"messages":[{"role":"user","content":"a"}],"model":"m","prompt_cache_key":"k"}"#,
-        r#"{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"x"},{"role":"user","content":"b"}],"model":"m","prompt_cache_key":"k"}"#,
-        r#"{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"y"},{"role":"user","content":"b"}],"model":"m","prompt_cache_key":"k"}"#,
-    ]);
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-#[test]
-#[should_panic(expected = "does not begin with")]
-fn check_fails_on_a_changed_tool() {
-    check_texts(&[
-        r#"{"tools":[{"name":"a"}],"messages":[{"role":"user","content":"a"}],"model":"m","prompt_cache_key":"k"}"#,
-        r#"{"tools":[{"name":"b"}],"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"x"},{"role":"user","content":"c"}],"model":"m","prompt_cache_key":"k"}"#,
-    ]);
-}
+    #[test]
+    #[should_panic(expected = "does not begin with")]
+    fn check_fails_on_a_changed_message() {
+        check_texts(&[
+            r#"{"messages":[{"role":"user","content":"a"}],"model":"m","prompt_cache_key":"k"}"#,
+            r#"{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"x"},{"role":"user","content":"b"}],"model":"m","prompt_cache_key":"k"}"#,
+            r#"{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"y"},{"role":"user","content":"b"}],"model":"m","prompt_cache_key":"k"}"#,
+        ]);
+    }
 
-#[test]
-#[should_panic(expected = "results and calls differ")]
-fn check_fails_on_a_result_without_a_call() {
-    check_texts(&[
-        r#"{"messages":[{"role":"user","content":"a"},{"role":"tool","tool_call_id":"x","content":"b"}],"model":"m"}"#,
-    ]);
-}
+    #[test]
+    #[should_panic(expected = "does not begin with")]
+    fn check_fails_on_a_changed_tool() {
+        check_texts(&[
+            r#"{"tools":[{"name":"a"}],"messages":[{"role":"user","content":"a"}],"model":"m","prompt_cache_key":"k"}"#,
+            r#"{"tools":[{"name":"b"}],"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"x"},{"role":"user","content":"c"}],"model":"m","prompt_cache_key":"k"}"#,
+        ]);
+    }
 
-#[test]
-#[should_panic(expected = "the user speaks twice")]
-fn check_fails_on_consecutive_messages_of_one_role() {
-    check_texts(&[
-        r#"{"messages":[{"role":"user","content":"a"},{"role":"user","content":"b"}],"model":"m"}"#,
-    ]);
-}
+    #[test]
+    #[should_panic(expected = "results and calls differ")]
+    fn check_fails_on_a_result_without_a_call() {
+        check_texts(&[
+            r#"{"messages":[{"role":"user","content":"a"},{"role":"tool","tool_call_id":"x","content":"b"}],"model":"m"}"#,
+        ]);
+    }
 
-fn check_texts(texts: &[&str]) {
-    let mut last = BTreeMap::new();
-    for text in texts {
-        check_one("/v1", text, &mut last, "a request");
+    #[test]
+    #[should_panic(expected = "the user speaks twice")]
+    fn check_fails_on_consecutive_messages_of_one_role() {
+        check_texts(&[
+            r#"{"messages":[{"role":"user","content":"a"},{"role":"user","content":"b"}],"model":"m"}"#,
+        ]);
+    }
+
+    fn check_texts(texts: &[&str]) {
+        let mut last = BTreeMap::new();
+        for text in texts {
+            check_one("/v1", text, &mut last, "a request");
+        }
     }
 }

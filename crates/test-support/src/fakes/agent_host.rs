@@ -10,7 +10,7 @@ use cachalot_agent::{
     AgentDefinition, Dependencies, Error, ErrorKind, Listener, Team, Toolboxes, event::DenyAll,
 };
 use cachalot_cache::Witness;
-use cachalot_core::{Clock, SecretSet};
+use cachalot_core::SecretSet;
 use cachalot_mcp::settings::{self, McpServerPool, assemble, read_toolsets};
 use cachalot_model::Models;
 use cachalot_prompt::Sessions;

@@ -7,7 +7,7 @@ use cachalot_model::{
 use proptest::prelude::*;
 use serde_json::json;
 
-pub(crate) fn tool(name: &str) -> ToolDefinition {
+pub fn tool(name: &str) -> ToolDefinition {
     ToolDefinition {
         name: name.to_owned(),
         description: format!("What {name} does: \"all\" of it."),
@@ -15,7 +15,7 @@ pub(crate) fn tool(name: &str) -> ToolDefinition {
     }
 }
 
-pub(crate) fn call(id: &str) -> Block {
+pub fn call(id: &str) -> Block {
     Block::ToolUse(ToolUse {
         id: id.to_owned(),
         name: "grep".to_owned(),
@@ -24,7 +24,7 @@ pub(crate) fn call(id: &str) -> Block {
     })
 }
 
-pub(crate) fn result(id: &str, text: &str) -> Block {
+pub fn result(id: &str, text: &str) -> Block {
     Block::ToolResult(ToolResult {
         id: id.to_owned(),
         content: vec![Block::text(text)],
@@ -33,7 +33,7 @@ pub(crate) fn result(id: &str, text: &str) -> Block {
     })
 }
 
-pub(crate) fn reasoning(format: Format, text: &str) -> Block {
+pub fn reasoning(format: Format, text: &str) -> Block {
     let verbatim = match format {
         Format::Messages => json!({"type": "thinking", "thinking": text, "signature": "c2ln"}),
         Format::Responses => json!({"type": "reasoning", "id": "rs_1", "summary": [],
@@ -53,7 +53,7 @@ pub(crate) fn reasoning(format: Format, text: &str) -> Block {
 }
 
 /// Text as it comes: quotes, controls, other scripts, what looks like a marker, nothing at all.
-pub(crate) fn text() -> impl Strategy<Value = String> {
+pub fn text() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => any::<String>(),
         2 => "[ -~\n\t]{0,60}",
@@ -106,11 +106,11 @@ fn results() -> impl Strategy<Value = Message> {
 }
 
 /// An arbitrary message.
-pub(crate) fn message() -> impl Strategy<Value = Message> {
+pub fn message() -> impl Strategy<Value = Message> {
     prop_oneof![user(), answer(), results()]
 }
 
 /// Several of them.
-pub(crate) fn messages(maximum: usize) -> impl Strategy<Value = Vec<Message>> {
+pub fn messages(maximum: usize) -> impl Strategy<Value = Vec<Message>> {
     proptest::collection::vec(message(), 0..maximum)
 }

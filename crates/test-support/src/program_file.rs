@@ -3,15 +3,11 @@
 //! A file cannot be run while a process has it open for writing ("Text file busy"). A process that another test
 //! starts inherits the open files of all tests until it runs its program, so a file that the test process itself
 //! has written can be busy after it was closed. These files are therefore written by a process of their own.
-#![allow(
-    dead_code,
-    reason = "included by several tests, none of which uses all of it"
-)]
 
 use std::path::Path;
 
 /// Makes a file executable, and able to be run at once.
-pub(crate) fn make_executable(path: &Path) {
+pub fn make_executable(path: &Path) {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
@@ -25,7 +21,7 @@ pub(crate) fn make_executable(path: &Path) {
 }
 
 /// Copies a file. One that is executable can be run at once.
-pub(crate) fn copy(from: &Path, to: &Path) {
+pub fn copy(from: &Path, to: &Path) {
     if is_executable(from) {
         let status = std::process::Command::new("cp").arg(from).arg(to).status();
         assert!(status.unwrap().success(), "{}", from.display());
