@@ -14,6 +14,7 @@ use cachalot_store::{Label, PageRequest, Pages, Record, RecordFilter, space};
 use serde::{Deserialize, Serialize};
 
 use crate::CallKind;
+use crate::decoded::DecodeError;
 use crate::engine::Engine;
 use crate::entry::{Entry, EntryHead, KIND_LABEL};
 use crate::erase::erase_copies;
@@ -173,20 +174,20 @@ pub(crate) async fn import(
     loop {
         text.clear();
         line += 1;
-        let fault = |problem: String| CassetteError::Format { line, problem };
+        let fault = |DecodeError(problem)| CassetteError::Format { line, problem };
         let limit = match line {
             1 => MAX_HEADER_BYTES,
             _ => MAX_LINE_BYTES,
         };
         let read = (&mut *from).take(limit + 1).read_until(b'\n', &mut text)?;
         if read as u64 > limit {
-            return Err(fault(match line {
+            return Err(fault(DecodeError(match line {
                 1 => NO_CASSETTE.to_owned(),
                 _ => format!("the line is longer than {} MiB", limit >> 20),
-            }));
+            })));
         }
         match (read, line) {
-            (0, 1) => return Err(fault("the file is empty".to_owned())),
+            (0, 1) => return Err(fault(invalid("the file is empty"))),
             (0, _) => break,
             (_, 1) => imported.digest_key = parse_header(&text).map_err(fault)?,
             _ if text.trim_ascii().is_empty() => {}
@@ -208,27 +209,31 @@ fn write_line(to: &mut (dyn Write + Send), line: &impl Serialize) -> std::io::Re
     to.write_all(b"\n")
 }
 
-fn parse_header(text: &[u8]) -> Result<Option<DigestKey>, String> {
+fn invalid(why: impl std::fmt::Display) -> DecodeError {
+    DecodeError(why.to_string())
+}
+
+fn parse_header(text: &[u8]) -> Result<Option<DigestKey>, DecodeError> {
     let Version {
         cachalot_cassette: version,
-    } = serde_json::from_slice(text).map_err(|_| NO_CASSETTE.to_owned())?;
+    } = serde_json::from_slice(text).map_err(|_| DecodeError(NO_CASSETTE.to_owned()))?;
     if version > CASSETTE_VERSION {
-        return Err(format!(
+        return Err(DecodeError(format!(
             "the cassette has version {version}, this cachalot reads up to {CASSETTE_VERSION}: update it"
-        ));
+        )));
     }
-    let first: CassetteHeader =
-        serde_json::from_slice(text).map_err(|error| format!("not a cassette: {error}"))?;
+    let first: CassetteHeader = serde_json::from_slice(text)
+        .map_err(|error| DecodeError(format!("not a cassette: {error}")))?;
     let key = first.digest_key.map(|text| {
         let mut bytes = [0; 32];
         hex::decode_to_slice(&text, &mut bytes).map(|()| DigestKey::new(bytes))
     });
     key.transpose()
-        .map_err(|_| "the digest key is not 64 hex digits".to_owned())
+        .map_err(|_| DecodeError("the digest key is not 64 hex digits".to_owned()))
 }
 
-fn parse_entry(text: &[u8]) -> Result<Record, String> {
-    let line: CassetteEntry = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+fn parse_entry(text: &[u8]) -> Result<Record, DecodeError> {
+    let line: CassetteEntry = serde_json::from_slice(text).map_err(invalid)?;
     line.into_record()
 }
 
@@ -268,11 +273,11 @@ impl CassetteEntry {
         }
     }
 
-    fn into_record(self) -> Result<Record, String> {
+    fn into_record(self) -> Result<Record, DecodeError> {
         let answer = match (self.text, self.base64) {
             (Some(text), None) => text.into_bytes(),
-            (None, Some(text)) => BASE64.decode(text).map_err(|error| error.to_string())?,
-            _ => return Err("an entry has either `text` or `base64`".to_owned()),
+            (None, Some(text)) => BASE64.decode(text).map_err(invalid)?,
+            _ => return Err(invalid("an entry has either `text` or `base64`")),
         };
         let head = EntryHead {
             key: self.key,
@@ -296,7 +301,7 @@ impl CassetteEntry {
         labels.push(Label::new(KIND_LABEL, head.kind.as_str()));
         Ok(Record {
             key: head.key.to_hex(),
-            value: head.encode(&answer).map_err(|reason| reason.to_string())?,
+            value: head.encode(&answer).map_err(invalid)?,
             labels,
             expires: self.expires,
             revision: 0,

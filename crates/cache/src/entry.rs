@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
 use crate::complete::CompleteBody;
+use crate::decoded::DecodeError;
 use crate::summary::EntryProvenance;
 use crate::witness::{ObservationSet, Observed};
 use crate::{Call, CallKind, Key, Reason};
@@ -127,29 +128,31 @@ impl EntryHead {
         }
     }
 
-    fn decode(value: &Bytes) -> Result<(Self, Bytes), String> {
+    fn decode(value: &Bytes) -> Result<(Self, Bytes), DecodeError> {
+        let damaged = |why: &str| DecodeError(why.to_owned());
+        let cut_short = || damaged("it is cut short");
         let (&format, rest) = value
             .split_first()
-            .ok_or("it is empty, or encrypted with another secret")?;
+            .ok_or_else(|| damaged("it is empty, or encrypted with another secret"))?;
         let checksum = match format {
             FORMAT => fast_checksum,
             FORMAT_WITH_SHA256 => sha256_checksum,
             _ => {
-                return Err(format!(
+                return Err(DecodeError(format!(
                     "its format is {format}, this version reads {FORMAT_WITH_SHA256} and {FORMAT}"
-                ));
+                )));
             }
         };
         let (stored_checksum, sealed) = rest
             .split_first_chunk::<CHECKSUM_LENGTH>()
-            .ok_or("it is cut short")?;
+            .ok_or_else(cut_short)?;
         if checksum(sealed) != *stored_checksum {
-            return Err("its bytes are not those that were stored".to_owned());
+            return Err(damaged("its bytes are not those that were stored"));
         }
-        let (length, rest) = sealed.split_first_chunk::<4>().ok_or("it is cut short")?;
+        let (length, rest) = sealed.split_first_chunk::<4>().ok_or_else(cut_short)?;
         let length = u32::from_le_bytes(*length) as usize;
-        let head = rest.get(..length).ok_or("it is cut short")?;
-        let head = postcard::from_bytes(head).map_err(|error| error.to_string())?;
+        let head = rest.get(..length).ok_or_else(cut_short)?;
+        let head = postcard::from_bytes(head).map_err(|error| DecodeError(error.to_string()))?;
         Ok((head, value.slice(HEAD_OFFSET + length..)))
     }
 }
@@ -203,7 +206,8 @@ fn sha256_checksum(bytes: &[u8]) -> [u8; CHECKSUM_LENGTH] {
 impl Entry {
     /// Decodes a record and checks that it is stored under its own key.
     pub(crate) fn decode(record: Record) -> Result<Self, Reason> {
-        let (mut head, answer) = EntryHead::decode(&record.value).map_err(Reason::Damaged)?;
+        let (mut head, answer) =
+            EntryHead::decode(&record.value).map_err(|error| Reason::Damaged(error.0))?;
         if *Key::from_digest(head.key).text() != *record.key {
             return Err(other_call());
         }

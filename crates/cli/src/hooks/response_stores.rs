@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use cachalot_cache::{Cache, CacheBounds, CacheMode, CacheOptions, Domain};
 use cachalot_core::SecretSet;
 use cachalot_hooks::builtin::cache_response::{
-    AnswerStorage, FlatFile, ResponseCacheSettings, ResponseStore, StoreOpener,
+    AnswerStorage, FlatFile, FlatFileError, ResponseCacheSettings, ResponseStore, StoreOpener,
 };
 use cachalot_store::flat_json::{FlatJsonFile, LOCK_TIMEOUT};
 use cachalot_store::in_process::InProcessStore;
@@ -70,15 +70,22 @@ impl ResponseStores {
 
     /// Opens the flat file of a section, if it names one. The path is relative to the file that contains the
     /// section.
-    fn flat(&self, settings: &ResponseCacheSettings) -> Result<Option<Arc<dyn FlatFile>>, String> {
+    fn flat(
+        &self,
+        settings: &ResponseCacheSettings,
+    ) -> Result<Option<Arc<dyn FlatFile>>, FlatFileError> {
         let Some(path) = &settings.path else {
             return Ok(None);
         };
         let file = self.process_environment.directory.join(&*settings.file);
         let path = file.parent().unwrap_or(Path::new("")).join(path);
-        let file = FlatJsonFile::open(&path, LOCK_TIMEOUT).map_err(|error| error.to_string())?;
+        let file = FlatJsonFile::open(&path, LOCK_TIMEOUT).map_err(flat_file_error)?;
         Ok(Some(Arc::new(AnswerFile(file))))
     }
+}
+
+fn flat_file_error(error: cachalot_store::Error) -> FlatFileError {
+    FlatFileError(error.to_string())
 }
 
 /// Flat JSON file of questions and answers.
@@ -90,17 +97,17 @@ impl FlatFile for AnswerFile {
         self.0.location().to_owned()
     }
 
-    async fn get(&self, question: &str) -> Result<Option<String>, String> {
-        self.0.get(question).map_err(|error| error.to_string())
+    async fn get(&self, question: &str) -> Result<Option<String>, FlatFileError> {
+        self.0.get(question).map_err(flat_file_error)
     }
 
-    async fn put(&self, question: &str, answer: &str) -> Result<(), String> {
+    async fn put(&self, question: &str, answer: &str) -> Result<(), FlatFileError> {
         let put = self.0.put(question, answer).await;
-        put.map_err(|error| error.to_string())
+        put.map_err(flat_file_error)
     }
 
-    async fn remove(&self, question: &str) -> Result<(), String> {
+    async fn remove(&self, question: &str) -> Result<(), FlatFileError> {
         let removed = self.0.remove(question).await;
-        removed.map_err(|error| error.to_string())
+        removed.map_err(flat_file_error)
     }
 }

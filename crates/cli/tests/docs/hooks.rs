@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use cachalot_core::{ManualClock, SecretSet};
 use cachalot_hooks::builtin::BuiltinDependencies;
-use cachalot_hooks::builtin::cache_response::{CacheResponse, StoreOpener};
+use cachalot_hooks::builtin::cache_response::{CacheResponse, FlatFileError, StoreOpener};
 use cachalot_hooks::{Builtins, Dialect, Event};
 use cachalot_storage::{HttpClient, HttpOptions};
 
@@ -35,7 +35,7 @@ fn between<'a>(text: &'a str, name: &str) -> &'a str {
 fn builtins() -> Builtins {
     let clock = Arc::new(ManualClock::at(0));
     let secret_set = Arc::new(SecretSet::empty());
-    let opener: StoreOpener = Arc::new(|_| Err("nothing is kept here".to_owned()));
+    let opener: StoreOpener = Arc::new(|_| Err(FlatFileError("nothing is kept here".to_owned())));
     let mut builtins = Builtins::standard(&BuiltinDependencies {
         lookup: Arc::new(()),
         clock: clock.clone(),

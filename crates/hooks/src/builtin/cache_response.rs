@@ -19,6 +19,7 @@ mod settings;
 mod store;
 mod stored_answer;
 mod turns;
+mod unsuitable;
 
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ use cachalot_core::{Clock, Problem, SecretSet};
 use serde_json::Value;
 
 pub use settings::{AnswerStorage, MatchingMode, ResponseCacheSettings, SharingScope};
-pub use store::{FlatFile, ResponseStore, StoreOpener};
+pub use store::{FlatFile, FlatFileError, ResponseStore, StoreOpener};
 
 use crate::Event;
 use crate::builtin::{ArgumentsError, Builtin, Injection, flag};

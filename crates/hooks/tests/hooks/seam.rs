@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cachalot_core::tree::{self, Node};
 use cachalot_core::{Digest, ManualClock, Problem, SecretSet};
 use cachalot_hooks::builtin::BuiltinDependencies;
-use cachalot_hooks::builtin::cache_response::CacheResponse;
+use cachalot_hooks::builtin::cache_response::{CacheResponse, FlatFileError};
 use cachalot_hooks::input::{
     Answer, Compaction, Notification, Prompt, Switch, ToolResponse, ToolUse,
 };
@@ -288,7 +288,7 @@ async fn every_builtin_runs_on_each_of_its_events() {
         // The one that needs more than the others, and is registered by whoever has that.
         let replays = CacheResponse::new(
             Arc::new(Team::default()),
-            Arc::new(|_| Err("nothing is kept here".to_owned())),
+            Arc::new(|_| Err(FlatFileError("nothing is kept here".to_owned()))),
             Arc::clone(&fixture.clock) as _,
             Arc::new(SecretSet::empty()),
         );

@@ -60,7 +60,7 @@ impl CacheResponse {
         let (store, is_new) = self
             .stores
             .open_for(&input.agent_name, &settings)
-            .map_err(|why| Fault::new(not_stored_message(&input.agent_name, &why)))?;
+            .map_err(|why| Fault::new(not_stored_message(&input.agent_name, &why.to_string())))?;
         let flat = store.flat.clone();
         let question = TurnQuestion::new(&*view, settings, store, input, prompt, &self.secret_set);
         match flat {
@@ -157,7 +157,7 @@ impl CacheResponse {
                     }
                 }
                 Ok(None) => {}
-                Err(why) => message = Some(why),
+                Err(why) => message = Some(why.to_string()),
             }
         }
         let reason = match &question.bypass {

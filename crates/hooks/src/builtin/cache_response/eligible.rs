@@ -1,12 +1,11 @@
 //! Decides if the answer of a turn may be stored.
 
 use cachalot_core::Millis;
-use cachalot_core::text::head;
 use cachalot_model::StopReason;
 
 use super::question::TurnQuestion;
 use super::settings::MatchingMode;
-use super::stored_answer::check;
+use super::unsuitable::Unsuitable;
 use crate::input::{Answer, Input, TurnCall};
 
 /// Returns the reason not to store the answer of a turn, judged by everything except its text.
@@ -15,7 +14,7 @@ pub(super) fn check_answer(
     input: &Input,
     answer: &Answer,
     now: Millis,
-) -> Result<(), String> {
+) -> Result<(), Unsuitable> {
     let Answer {
         text: _,
         finish,
@@ -28,58 +27,37 @@ pub(super) fn check_answer(
         rejected,
     } = answer;
     if let Some(why) = rejected {
-        return Err(rejection_message(why));
+        return Err(Unsuitable::Rejected(why.clone()));
     }
     if *synthetic {
-        return Err("a hook answered".to_owned());
+        return Err(Unsuitable::Synthetic);
     }
     if *by_fallback {
-        return Err("another model answered in place of the agent's own".to_owned());
+        return Err(Unsuitable::ByFallback);
     }
     if *stop_hook_active {
-        return Err("the turn went on because a hook wanted it to".to_owned());
+        return Err(Unsuitable::Continued);
     }
     if input.agent_name != question.agent {
-        return Err(format!("another agent answered: `{}`", input.agent_name));
+        return Err(Unsuitable::ByAgent(input.agent_name.clone()));
     }
     if has_extra_context(question, input) {
-        return Err("the user sent another message during the turn".to_owned());
+        return Err(Unsuitable::ExtraMessage);
     }
     if has_prefix_changed(question, input) {
-        return Err(
-            "the session was continued elsewhere, or summarized, during the turn".to_owned(),
-        );
+        return Err(Unsuitable::PrefixChanged);
     }
     if may_be_outdated(question, input) {
-        return Err(
-            "tools were called earlier in the session, and their results may be outdated; set `ttl` to \
-             store the answer"
-                .to_owned(),
-        );
+        return Err(Unsuitable::OutdatedResults);
     }
     check_finish(finish.as_ref())?;
     calls
         .iter()
         .try_for_each(|call| check_call(question, call, now))?;
     match added_by.first() {
-        Some(who) if question.settings.ttl.is_none() => Err(format!(
-            "`{who}` added to the message what may change; it would be kept with a `ttl`"
-        )),
+        Some(who) if question.settings.ttl.is_none() => Err(Unsuitable::AddedContext(who.clone())),
         _ => Ok(()),
     }
-}
-
-/// Formats the reason not to store an answer that a stop hook rejected.
-pub(super) fn rejection_message(why: &str) -> String {
-    /// Maximum characters of the hook's message.
-    const SHOWN: usize = 200;
-    let shown = head(why.lines().next().unwrap_or_default(), SHOWN);
-    format!("a stop hook did not accept the answer: {shown}")
-}
-
-/// Returns the reason not to store a text.
-pub(super) fn check_text(question: &TurnQuestion, text: &str) -> Result<(), String> {
-    check(text, question.form.as_ref())
 }
 
 fn has_extra_context(question: &TurnQuestion, input: &Input) -> bool {
@@ -108,20 +86,20 @@ fn has_prefix_changed(question: &TurnQuestion, input: &Input) -> bool {
         && prompt.is_some_and(|prompt| prompt.prefix != question.prefix)
 }
 
-fn check_finish(finish: Option<&StopReason>) -> Result<(), String> {
+fn check_finish(finish: Option<&StopReason>) -> Result<(), Unsuitable> {
     Err(match finish {
         Some(StopReason::End | StopReason::StopText) => return Ok(()),
-        None => "no model answered".to_owned(),
-        Some(StopReason::ToolUse) => "the turn ended in the middle of calls of tools".to_owned(),
-        Some(StopReason::Length) => "the answer was cut off: it reached its limit".to_owned(),
-        Some(StopReason::Refusal) => "the model refused".to_owned(),
-        Some(StopReason::Other(why)) => format!("the answer is not known to be whole ({why})"),
+        None => Unsuitable::NoModel,
+        Some(StopReason::ToolUse) => Unsuitable::EndedInCalls,
+        Some(StopReason::Length) => Unsuitable::CutOff,
+        Some(StopReason::Refusal) => Unsuitable::Refused,
+        Some(StopReason::Other(why)) => Unsuitable::UnknownFinish(why.clone()),
     })
 }
 
 /// Returns an error unless the result of a tool call stays valid until a witness or an expiry
 /// invalidates it.
-fn check_call(question: &TurnQuestion, call: &TurnCall, now: Millis) -> Result<(), String> {
+fn check_call(question: &TurnQuestion, call: &TurnCall, now: Millis) -> Result<(), Unsuitable> {
     let TurnCall {
         name,
         read_only,
@@ -129,29 +107,27 @@ fn check_call(question: &TurnQuestion, call: &TurnCall, now: Millis) -> Result<(
         witnesses,
         expires,
     } = call;
+    let is_flat = question.store.flat.is_some();
     if !read_only {
-        return Err(format!("`{name}` may have changed something"));
+        return Err(Unsuitable::ToolWrites(name.clone()));
     }
     if *is_error {
-        return Err(format!("`{name}` failed or was refused"));
+        return Err(Unsuitable::ToolFailed(name.clone()));
     }
     if expires.is_some_and(|expires| expires <= now) {
-        return Err(format!("what `{name}` found has expired meanwhile"));
+        return Err(Unsuitable::ResultExpired(name.clone()));
     }
-    if expires.is_some() && question.store.flat.is_some() {
-        return Err(format!(
-            "what `{name}` found lasts for a time only, and a flat file cannot hold that"
-        ));
+    if expires.is_some() && is_flat {
+        return Err(Unsuitable::ResultExpires(name.clone()));
     }
     match witnesses.items() {
         Ok([]) => Ok(()),
-        _ if question.store.flat.is_some() => Err(format!(
-            "the answer was built from what `{name}` read, and a flat file cannot hold that"
-        )),
+        _ if is_flat => Err(Unsuitable::ResultHasWitnesses(name.clone())),
         Ok(_) => Ok(()),
         Err(_) if question.settings.ttl.is_some() => Ok(()),
-        Err(why) => Err(format!(
-            "`{name}` leaves no witness ({why}); the answer would be kept with a `ttl`"
-        )),
+        Err(why) => Err(Unsuitable::NoWitness {
+            tool: name.clone(),
+            why: why.to_owned(),
+        }),
     }
 }

@@ -7,11 +7,12 @@ use cachalot_core::{Millis, Spend};
 
 use super::CacheResponse;
 use super::begin::policy;
-use super::eligible::{check_answer, check_text, rejection_message};
+use super::eligible::check_answer;
 use super::question::TurnQuestion;
 use super::store::FlatFile;
-use super::stored_answer::StoredAnswer;
+use super::stored_answer::{StoredAnswer, check};
 use super::turns::{ActiveTurn, ModelTurn, RejectedAnswer, ReplayedTurn};
+use super::unsuitable::Unsuitable;
 use crate::builtin::redact_secrets::{self, SecretMask};
 use crate::input::{Answer, Input};
 use crate::output::{Fault, Output};
@@ -50,7 +51,7 @@ impl CacheResponse {
             }
             Some(ActiveTurn::Runs(running)) => {
                 if let Some(RejectedAnswer { why, spent }) = running.rejected {
-                    let reason = Reason::Declined(rejection_message(&why));
+                    let reason = declined(Unsuitable::Rejected(why));
                     decline(&running.question, running.ticket, spent, reason).await;
                 }
                 Ok(Output::default())
@@ -73,7 +74,7 @@ impl CacheResponse {
         let text = secret_mask.and_then(|secret_mask| secret_mask.text(&answer.text));
         let text = text.unwrap_or_else(|| answer.text.clone());
         let verdict = check_answer(&question, input, answer, self.clock.now())
-            .and_then(|()| check_text(&question, &text));
+            .and_then(|()| check(&text, question.form.as_ref()));
         match (ticket, question.store.flat.clone()) {
             (Some(ticket), _) => {
                 self.end_ticket(&question, ticket, verdict, text, answer, input)
@@ -93,7 +94,7 @@ impl CacheResponse {
         &self,
         question: &TurnQuestion,
         mut ticket: Ticket,
-        verdict: Result<(), String>,
+        verdict: Result<(), Unsuitable>,
         text: String,
         answer: &Answer,
         input: &Input,
@@ -118,7 +119,7 @@ impl CacheResponse {
             ticket.subtract_nested(spent);
         }
         let product = RunResult {
-            storable: verdict.map_err(Reason::Declined),
+            storable: verdict.map_err(declined),
             ..RunResult::storable(value, spent)
         };
         ticket.finish(product).await;
@@ -132,19 +133,22 @@ impl CacheResponse {
         input: &Input,
     ) -> Result<Output, Fault> {
         let store = &replayed.store;
-        let taken = match &store.flat {
-            _ if replayed.is_read_only => Err("this run only reads the cache".to_owned()),
-            Some(file) => file.remove(&replayed.matched).await,
+        let failure = match &store.flat {
+            _ if replayed.is_read_only => Some("this run only reads the cache".to_owned()),
+            Some(file) => {
+                let removed = file.remove(&replayed.matched).await;
+                removed.err().map(|error| error.to_string())
+            }
             None => {
                 let which = EntryFilter {
                     key: Some(replayed.key),
                     ..EntryFilter::default()
                 };
                 let erased = store.cache.erase(&which, false).await;
-                erased.map(|_| ()).map_err(|error| error.to_string())
+                erased.err().map(|error| error.to_string())
             }
         };
-        let Err(why) = taken else {
+        let Some(why) = failure else {
             return Ok(Output::default());
         };
         let remedy = match &store.flat {
@@ -167,17 +171,15 @@ impl CacheResponse {
         question: &TurnQuestion,
         answer: &str,
         secret_mask: Option<SecretMask<'_>>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Unsuitable> {
         let asked = question.matched.as_str();
         let is_known = |text: &str| self.secret_set.occurs_in(text.as_bytes());
         let is_masked = |secret_mask: SecretMask<'_>| secret_mask.text(asked).is_some();
         if is_known(asked) || secret_mask.is_some_and(is_masked) {
-            return Err(
-                "the question holds a secret, and a flat file would keep it as it is".to_owned(),
-            );
+            return Err(Unsuitable::SecretInQuestion);
         }
         if is_known(answer) {
-            return Err(Reason::HoldsSecret.to_string());
+            return Err(Unsuitable::SecretInAnswer);
         }
         Ok(())
     }
@@ -187,6 +189,10 @@ impl CacheResponse {
         let view = self.lookup.agent(&input.agent_name);
         redact_secrets::secret_mask(view.as_deref(), &self.secret_set)
     }
+}
+
+fn declined(why: Unsuitable) -> Reason {
+    Reason::Declined(why.to_string())
 }
 
 /// The time until `expires`; zero if it has passed.
@@ -209,7 +215,7 @@ fn spent(answer: &Answer, elapsed: Duration) -> Spend {
 async fn write_to_file(
     file: &dyn FlatFile,
     question: &TurnQuestion,
-    verdict: Result<(), String>,
+    verdict: Result<(), Unsuitable>,
     text: &str,
     answer: &Answer,
 ) -> Result<Output, Fault> {
@@ -217,7 +223,7 @@ async fn write_to_file(
         (Some(reason), _) => Err(reason.clone()),
         (None, CacheMode::Off) => Err(Reason::Off),
         (None, CacheMode::ReadOnly | CacheMode::Frozen) => Err(Reason::ReadOnly),
-        (None, CacheMode::On | CacheMode::Refresh) => verdict.map_err(Reason::Declined),
+        (None, CacheMode::On | CacheMode::Refresh) => verdict.map_err(declined),
     };
     let put = match &verdict {
         Ok(()) => file.put(&question.matched, text).await,
@@ -225,7 +231,7 @@ async fn write_to_file(
     };
     let reason = match (&verdict, &put) {
         (Err(reason), _) => reason.clone(),
-        (Ok(()), Err(why)) => Reason::StoreFault(why.clone()),
+        (Ok(()), Err(why)) => Reason::StoreFault(why.to_string()),
         (Ok(()), Ok(())) => Reason::Declined(format!("kept in {}", file.name())),
     };
     decline(question, None, spent(answer, Duration::ZERO), reason).await;

@@ -9,6 +9,7 @@ use cachalot_core::{Clock, Millis};
 use cachalot_model::OutputFormat;
 
 use super::stored_answer::{check, decode};
+use super::unsuitable::Unsuitable;
 use crate::output::{Output, Synthetic};
 
 /// Returns the answer in a cache entry.
@@ -19,12 +20,8 @@ pub(super) async fn from_entry(
     outcome: &Outcome,
     form: Option<&OutputFormat>,
     clock: &dyn Clock,
-) -> Result<Output, String> {
-    let kept = outcome
-        .body
-        .decoded(decode)
-        .await
-        .map_err(|failure| failure.to_string())?;
+) -> Result<Output, Unsuitable> {
+    let kept = outcome.body.decoded(decode).await?;
     check(&kept.text, form)?;
     let age = outcome
         .entry
@@ -54,7 +51,7 @@ pub(super) fn from_file(
     text: String,
     file: &str,
     form: Option<&OutputFormat>,
-) -> Result<Output, String> {
+) -> Result<Output, Unsuitable> {
     check(&text, form)?;
     Ok(synthetic(Synthetic {
         content: text,

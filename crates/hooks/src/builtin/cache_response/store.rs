@@ -10,9 +10,14 @@ use parking_lot::Mutex;
 use super::settings::ResponseCacheSettings;
 
 /// Opens the store of an agent from its `cache` section. Called once per agent, and again after the
-/// section changed. The error is a one-sentence reason.
+/// section changed.
 pub type StoreOpener =
-    Arc<dyn Fn(&ResponseCacheSettings) -> Result<ResponseStore, String> + Send + Sync>;
+    Arc<dyn Fn(&ResponseCacheSettings) -> Result<ResponseStore, FlatFileError> + Send + Sync>;
+
+/// The reason why a flat file cannot be opened, read or written, in one sentence.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{0}")]
+pub struct FlatFileError(pub String);
 
 /// The store for the answers of an agent.
 #[derive(Clone)]
@@ -41,20 +46,20 @@ pub trait FlatFile: Send + Sync {
     /// Returns the answer to exactly this question.
     ///
     /// # Errors
-    /// A one-sentence message if the file cannot be read.
-    async fn get(&self, question: &str) -> Result<Option<String>, String>;
+    /// If the file cannot be read.
+    async fn get(&self, question: &str) -> Result<Option<String>, FlatFileError>;
 
     /// Stores an answer; replaces an earlier one.
     ///
     /// # Errors
-    /// A one-sentence message if the file cannot be written.
-    async fn put(&self, question: &str, answer: &str) -> Result<(), String>;
+    /// If the file cannot be written.
+    async fn put(&self, question: &str, answer: &str) -> Result<(), FlatFileError>;
 
     /// Removes the answer, if there is one.
     ///
     /// # Errors
-    /// A one-sentence message if the file cannot be written.
-    async fn remove(&self, question: &str) -> Result<(), String>;
+    /// If the file cannot be written.
+    async fn remove(&self, question: &str) -> Result<(), FlatFileError>;
 }
 
 /// The opened stores, by agent.
@@ -81,7 +86,7 @@ impl ResponseStores {
         &self,
         agent: &str,
         settings: &ResponseCacheSettings,
-    ) -> Result<(Arc<ResponseStore>, bool), String> {
+    ) -> Result<(Arc<ResponseStore>, bool), FlatFileError> {
         let mut opened = self.opened.lock();
         if let Some(known) = opened
             .get(agent)

@@ -5,6 +5,8 @@ use cachalot_cache::{DecodeError, Decoded};
 use cachalot_model::OutputFormat;
 use serde::{Deserialize, Serialize};
 
+use super::unsuitable::Unsuitable;
+
 /// Version of the layout. Entries of another version are not replayed.
 const FORMAT: u32 = 1;
 
@@ -32,9 +34,8 @@ impl StoredAnswer {
         }
     }
 
-    pub(super) fn encode(&self) -> Result<Bytes, String> {
-        let bytes = serde_json::to_vec(self).map_err(|error| error.to_string())?;
-        Ok(bytes.into())
+    pub(super) fn encode(&self) -> Result<Bytes, Unsuitable> {
+        Ok(serde_json::to_vec(self)?.into())
     }
 }
 
@@ -65,35 +66,31 @@ pub(super) fn decode(bytes: &[u8]) -> Result<StoredAnswer, DecodeError> {
     }
 }
 
-/// Returns the reason why a text must not be replayed: it is empty, it is a malformed tool call, or it
-/// does not match the output schema. The message contains nothing of the text.
-pub(super) fn check(text: &str, form: Option<&OutputFormat>) -> Result<(), String> {
+/// Returns the reason why a text must not be stored or replayed: it is empty, it is a malformed tool call, or it
+/// does not match the output schema.
+pub(super) fn check(text: &str, form: Option<&OutputFormat>) -> Result<(), Unsuitable> {
     if text.trim().is_empty() {
-        return Err("the answer is empty".to_owned());
+        return Err(Unsuitable::Empty);
     }
     if text.contains("<tool_call") {
-        return Err("the answer is the raw text of a call of a tool".to_owned());
+        return Err(Unsuitable::RawCall);
     }
     form.map_or(Ok(()), |form| matches_schema(text, form))
 }
 
-fn matches_schema(text: &str, form: &OutputFormat) -> Result<(), String> {
+fn matches_schema(text: &str, form: &OutputFormat) -> Result<(), Unsuitable> {
     // Offline: a schema must not refer to other documents.
-    let schema = jsonschema::options()
-        .offline()
-        .build(&form.schema)
-        .map_err(|error| format!("the answer cannot be checked: its schema is none: {error}"))?;
-    let answer = serde_json::from_str(text)
-        .map_err(|_| "the answer should be JSON, and is not".to_owned())?;
+    let schema = jsonschema::options().offline().build(&form.schema);
+    let schema = schema.map_err(|error| Unsuitable::Schema(Box::new(error)))?;
+    let answer = serde_json::from_str(text).map_err(|_| Unsuitable::NotJson)?;
     match schema.iter_errors(&answer).next() {
         None => Ok(()),
-        Some(wrong) => Err(format!(
-            "the answer has not the form that it should have: {}: {}",
-            match wrong.instance_path().as_str() {
-                "" => "the whole",
-                path => path,
+        Some(wrong) => Err(Unsuitable::OtherForm {
+            place: match wrong.instance_path().as_str() {
+                "" => "the whole".to_owned(),
+                path => path.to_owned(),
             },
-            wrong.masked()
-        )),
+            problem: wrong.masked().to_string(),
+        }),
     }
 }

@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use cachalot_cache::{Cache, CacheBounds, CacheMode, CacheOptions, Domain, Ledger};
 use cachalot_core::{Digest, DigestKey, ManualClock, Millis, SecretSet, tree};
 use cachalot_hooks::builtin::cache_response::{
-    AnswerStorage, CacheResponse, FlatFile, ResponseCacheSettings, ResponseStore, StoreOpener,
+    AnswerStorage, CacheResponse, FlatFile, FlatFileError, ResponseCacheSettings, ResponseStore,
+    StoreOpener,
 };
 use cachalot_store::Store;
 use cachalot_store::flat_json::{FlatJsonFile, LOCK_TIMEOUT};
@@ -39,19 +40,23 @@ impl FlatFile for File {
             .into_owned()
     }
 
-    async fn get(&self, question: &str) -> Result<Option<String>, String> {
-        self.memory.get(question).map_err(|error| error.to_string())
+    async fn get(&self, question: &str) -> Result<Option<String>, FlatFileError> {
+        self.memory.get(question).map_err(flat_file_error)
     }
 
-    async fn put(&self, question: &str, answer: &str) -> Result<(), String> {
+    async fn put(&self, question: &str, answer: &str) -> Result<(), FlatFileError> {
         let put = self.memory.put(question, answer).await;
-        put.map_err(|error| error.to_string())
+        put.map_err(flat_file_error)
     }
 
-    async fn remove(&self, question: &str) -> Result<(), String> {
+    async fn remove(&self, question: &str) -> Result<(), FlatFileError> {
         let removed = self.memory.remove(question).await;
-        removed.map_err(|error| error.to_string())
+        removed.map_err(flat_file_error)
     }
+}
+
+fn flat_file_error(error: cachalot_store::Error) -> FlatFileError {
+    FlatFileError(error.to_string())
 }
 
 /// Options of a fixture.
@@ -203,8 +208,7 @@ fn opener(
             None => None,
             Some(path) => {
                 let path = home.path().join(path);
-                let memory =
-                    FlatJsonFile::open(&path, LOCK_TIMEOUT).map_err(|error| error.to_string())?;
+                let memory = FlatJsonFile::open(&path, LOCK_TIMEOUT).map_err(flat_file_error)?;
                 Some(Arc::new(File { memory, path }) as Arc<dyn FlatFile>)
             }
         };

@@ -51,7 +51,7 @@ impl Guard {
         let holds = match runtime.storage.stat(uri).await {
             // An unchanged size alone is weak evidence, so the content is hashed again.
             Ok(after) if after.etag.is_none() && after.modified.is_none() && after == *before => {
-                remote_digest(uri, runtime).await.as_ref() == Ok(digest)
+                remote_digest(uri, runtime).await.as_ref().ok() == Some(digest)
             }
             after => after.is_ok_and(|after| after == *before),
         };
@@ -210,7 +210,8 @@ async fn source_digest(
         .stat(path)
         .await
         .map_err(|error| no_key(error.to_string()))?;
-    let digest = remote_digest(path, runtime).await.map_err(no_key)?;
+    let digest = remote_digest(path, runtime).await;
+    let digest = digest.map_err(|error| no_key(error.to_string()))?;
     Ok((
         digest,
         Guard::Remote {
@@ -221,13 +222,19 @@ async fn source_digest(
     ))
 }
 
-async fn remote_digest(uri: &str, runtime: &Runtime) -> Result<Digest, String> {
-    let hashed = runtime.storage.hash(uri, Algorithm::Sha256).await;
-    let hashed = hashed.map_err(|error| error.to_string())?;
-    hashed
-        .hash
-        .parse()
-        .map_err(|_| "the hash is not a sha256".to_owned())
+/// The reason why the content behind a URI has no digest.
+#[derive(Debug, thiserror::Error)]
+enum RemoteDigestError {
+    #[error(transparent)]
+    Storage(#[from] cachalot_storage::Error),
+    #[error("the hash is not a sha256")]
+    NotSha256,
+}
+
+async fn remote_digest(uri: &str, runtime: &Runtime) -> Result<Digest, RemoteDigestError> {
+    let hashed = runtime.storage.hash(uri, Algorithm::Sha256).await?;
+    let digest = hashed.hash.parse();
+    digest.map_err(|_| RemoteDigestError::NotSha256)
 }
 
 /// Returns the paths in `depends_on` in their keyed form; null if there are none.
@@ -235,7 +242,8 @@ fn dependency_keys(request: &Request, runtime: &Runtime) -> Result<Value, Reason
     if request.depends_on.is_empty() {
         return Ok(Value::Null);
     }
-    let paths = witnessed_paths(request, runtime).map_err(Reason::NoKey)?;
+    let paths = witnessed_paths(request, runtime);
+    let paths = paths.map_err(|error| Reason::NoKey(error.to_string()))?;
     let text = |path: &PathBuf| match path.to_str() {
         // The entry stores these paths.
         Some(path) if runtime.secret_set.occurs_in(path.as_bytes()) => Err(Reason::NoKey(
@@ -250,16 +258,19 @@ fn dependency_keys(request: &Request, runtime: &Runtime) -> Result<Value, Reason
     paths.iter().map(text).collect()
 }
 
+/// A path in `depends_on` that is not on this machine.
+#[derive(Debug, thiserror::Error)]
+#[error("depends_on takes local paths, not `{0}`")]
+pub(super) struct NotLocal(String);
+
 /// Returns the files and directories in `depends_on`.
 pub(super) fn witnessed_paths(
     request: &Request,
     runtime: &Runtime,
-) -> Result<Vec<PathBuf>, String> {
+) -> Result<Vec<PathBuf>, NotLocal> {
     let local = |path: &String| {
-        runtime
-            .storage
-            .local_path(path)
-            .ok_or_else(|| format!("depends_on takes local paths, not `{path}`"))
+        let local = runtime.storage.local_path(path);
+        local.ok_or_else(|| NotLocal(path.clone()))
     };
     request.depends_on.iter().map(local).collect()
 }
