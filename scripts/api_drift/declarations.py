@@ -93,7 +93,10 @@ def require(kind):
 def sources(*patterns):
     """The Rust code of the files that match a pattern below the repository, without tests."""
     for pattern in patterns:
-        for path in sorted(REPOSITORY.glob(pattern)):
+        paths = sorted(REPOSITORY.glob(pattern))
+        if not paths:
+            raise Failure(f"{pattern}: there is no such file in the repository")
+        for path in paths:
             if "/tests/" not in path.as_posix():
                 yield rust_source(path)
 

@@ -26,7 +26,7 @@ def claude_code(folder, findings):
     if len(kinds) < 20:
         findings.unreadable("transcript.claude-code", "the binary has no readable tables of line kinds")
         return
-    known = texts("crates/prefix/src/spend/claude_code.rs", "crates/prefix/src/spend/claude_code/**/*.rs")
+    known = texts("crates/prefix/src/spend/transcripts/claude_code.rs")
     findings.lacking("transcript.claude-code", kinds, known)
 
 

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use cachalot_model::Usage;
 use serde::Deserialize;
 
-use super::SpendReader;
-use super::answer::{Client, PaidAnswer};
 use crate::hash::hash;
+use crate::spend::SpendReader;
+use crate::spend::answer::{Client, PaidAnswer};
 use crate::timestamp;
 
 /// Kinds of lines without usage.
@@ -157,11 +157,11 @@ struct Session {
 
 /// The sessions of all files.
 #[derive(Default)]
-pub(super) struct Sessions(BTreeMap<Arc<str>, Session>);
+pub(in crate::spend) struct Sessions(BTreeMap<Arc<str>, Session>);
 
 impl Sessions {
     /// Adds the messages without an event.
-    pub(super) fn finish(self, reader: &mut SpendReader) {
+    pub(in crate::spend) fn finish(self, reader: &mut SpendReader) {
         for mut session in self.0.into_values() {
             for (answer, counts, key) in session.messages {
                 match session.events.get_mut(&counts) {
@@ -176,7 +176,7 @@ impl Sessions {
 }
 
 /// Returns true for a line of this program, whose lines have members of the same names as Claude Code's.
-pub(super) fn is_line(text: &[u8]) -> bool {
+pub(in crate::spend) fn is_line(text: &[u8]) -> bool {
     serde_json::from_slice::<Mark>(text).is_ok_and(|mark| {
         let parts = mark.message.and_then(|message| message.parts);
         mark.provenance.is_some() || mark.system_payload.is_some() || parts.is_some()
@@ -184,13 +184,13 @@ pub(super) fn is_line(text: &[u8]) -> bool {
 }
 
 /// The state of a chat that is being read.
-pub(super) struct Chat {
+pub(in crate::spend) struct Chat {
     session: String,
     project: Option<Arc<str>>,
 }
 
 impl Chat {
-    pub(super) fn new(path: &Path) -> Self {
+    pub(in crate::spend) fn new(path: &Path) -> Self {
         let file = path.file_stem().unwrap_or_default();
         Self {
             session: file.to_string_lossy().into_owned(),
@@ -199,7 +199,7 @@ impl Chat {
     }
 
     /// Reads a line; returns false if it is malformed.
-    pub(super) fn line(&mut self, text: &[u8], reader: &mut SpendReader) -> bool {
+    pub(in crate::spend) fn line(&mut self, text: &[u8], reader: &mut SpendReader) -> bool {
         let Ok(line) = serde_json::from_slice::<Line>(text) else {
             return false;
         };

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use cachalot_model::Usage;
 use serde::Deserialize;
 
-use super::SpendReader;
-use super::answer::{Client, PaidAnswer, inclusive_usage};
 use crate::hash::hash;
+use crate::spend::SpendReader;
+use crate::spend::answer::{Client, PaidAnswer, inclusive_usage};
 use crate::timestamp;
 
 /// The beginnings of the kinds of events.
@@ -106,7 +106,7 @@ impl ReportedUsage {
 }
 
 /// The state of a session that is being read.
-pub(super) struct Session {
+pub(in crate::spend) struct Session {
     id: String,
     project: Option<Arc<str>>,
     /// The hashes of its records.
@@ -191,7 +191,7 @@ impl Session {
     }
 
     /// Counts the requests that have no record.
-    pub(super) fn end(self, reader: &mut SpendReader) {
+    pub(in crate::spend) fn end(self, reader: &mut SpendReader) {
         let missing = self.requests.saturating_sub(self.records.len() as u64);
         reader.count_untraced(
             Client::CopilotCli,

@@ -7,8 +7,8 @@ use cachalot_accounting::Terms;
 use cachalot_model::Usage;
 use serde::Deserialize;
 
-use super::SpendReader;
-use super::answer::{Client, PaidAnswer};
+use crate::spend::SpendReader;
+use crate::spend::answer::{Client, PaidAnswer};
 use crate::timestamp;
 
 /// The requests that leave no trace.
@@ -72,7 +72,7 @@ impl Tokens {
 }
 
 /// The state of a chat that is being read.
-pub(super) struct Chat {
+pub(in crate::spend) struct Chat {
     /// The folder of the project, for chats without a name of it.
     folder: String,
     session: String,

@@ -17,8 +17,8 @@ use rusqlite::limits::Limit;
 use rusqlite::{Connection, InterruptHandle, OpenFlags, params};
 use serde::Deserialize;
 
-use super::answer::{Client, PaidAnswer};
-use super::{FileError, SpendReader};
+use crate::spend::answer::{Client, PaidAnswer};
+use crate::spend::{FileError, SpendReader};
 use crate::timestamp;
 
 /// Maximum length of the data of a message, in bytes.
@@ -87,7 +87,7 @@ struct Session {
 }
 
 /// Reads a database, which must not change, or be private to the caller: see [`SpendReader::read_database`].
-pub(super) fn read(
+pub(in crate::spend) fn read(
     path: &Path,
     is_immutable: bool,
     reader: &mut SpendReader,

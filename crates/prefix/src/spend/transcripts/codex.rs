@@ -3,19 +3,19 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::SpendReader;
-use super::answer::{Client, PaidAnswer};
 use crate::rollout::{CopiedAnswers, Rollout, RolloutLine};
+use crate::spend::SpendReader;
+use crate::spend::answer::{Client, PaidAnswer};
 
 /// The maximum number of parents of a session that are compared.
 const MAX_PARENTS: usize = 64;
 
 /// The sessions of all files.
 #[derive(Default)]
-pub(super) struct Sessions(HashMap<Arc<str>, Rollout>);
+pub(in crate::spend) struct Sessions(HashMap<Arc<str>, Rollout>);
 
 /// Reads a line of a file; returns false if it is malformed.
-pub(super) fn line(rollout: &mut Rollout, text: &[u8], reader: &mut SpendReader) -> bool {
+pub(in crate::spend) fn line(rollout: &mut Rollout, text: &[u8], reader: &mut SpendReader) -> bool {
     let Some(line) = RolloutLine::parse(text) else {
         return false;
     };
@@ -28,7 +28,7 @@ pub(super) fn line(rollout: &mut Rollout, text: &[u8], reader: &mut SpendReader)
 
 impl Sessions {
     /// Adds a file. Several files of one session, such as an archived copy, are one session.
-    pub(super) fn add(&mut self, rollout: Rollout) {
+    pub(in crate::spend) fn add(&mut self, rollout: Rollout) {
         match self.0.get_mut(&rollout.session) {
             None => {
                 self.0.insert(Arc::clone(&rollout.session), rollout);
@@ -38,7 +38,7 @@ impl Sessions {
     }
 
     /// Returns the answers of all sessions, each once.
-    pub(super) fn finish(self) -> Vec<PaidAnswer> {
+    pub(in crate::spend) fn finish(self) -> Vec<PaidAnswer> {
         let sessions = self.0;
         // Parents before their forks.
         let mut order: Vec<_> = sessions.values().collect();

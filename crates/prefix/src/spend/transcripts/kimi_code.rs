@@ -11,8 +11,8 @@ use cachalot_accounting::Terms;
 use cachalot_model::Usage;
 use serde::Deserialize;
 
-use super::SpendReader;
-use super::answer::{Client, PaidAnswer};
+use crate::spend::SpendReader;
+use crate::spend::answer::{Client, PaidAnswer};
 use crate::timestamp;
 
 /// The beginnings of the kinds of lines.
@@ -89,7 +89,7 @@ impl ReportedUsage {
 }
 
 /// The state of an agent's file that is being read.
-pub(super) struct Wire {
+pub(in crate::spend) struct Wire {
     session: String,
     project: Option<Arc<str>>,
     /// The models by their aliases, as requested last.

@@ -6,8 +6,8 @@
 use cachalot_model::Usage;
 use serde::Deserialize;
 
-use super::SpendReader;
-use super::answer::{Client, PaidAnswer, inclusive_usage};
+use crate::spend::SpendReader;
+use crate::spend::answer::{Client, PaidAnswer, inclusive_usage};
 use crate::timestamp;
 
 /// The members of both documents.
@@ -56,7 +56,7 @@ impl Metrics {
 }
 
 /// Reads a document; returns false if it is malformed.
-pub(super) fn document(text: &[u8], reader: &mut SpendReader) -> bool {
+pub(in crate::spend) fn document(text: &[u8], reader: &mut SpendReader) -> bool {
     let Ok(document) = serde_json::from_slice::<Document>(text) else {
         return false;
     };

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use cachalot_model::Usage;
 use serde::Deserialize;
 
-use super::SpendReader;
-use super::answer::{Client, PaidAnswer};
+use crate::spend::SpendReader;
+use crate::spend::answer::{Client, PaidAnswer};
 use crate::timestamp;
 
 /// Kinds of entries; those that a model wrote have a usage.
@@ -89,7 +89,7 @@ impl ReportedUsage {
 }
 
 /// The state of a session that is being read.
-pub(super) struct Session {
+pub(in crate::spend) struct Session {
     /// The name of the file, until a line names the session.
     id: Arc<str>,
     project: Option<Arc<str>>,

@@ -3,14 +3,15 @@
 use std::io::BufRead;
 use std::path::Path;
 
-use super::{File, FileError, SpendReader, client_of};
+use super::{File, client_of};
 use crate::lines::{LineError, Lines};
+use crate::spend::{FileError, SpendReader};
 
 /// Maximum length of a document, in bytes.
 const MAX_DOCUMENT_BYTES: usize = 256 << 20;
 
 /// Reads a document whose first line is `beginning`.
-pub(super) fn read(
+pub(in crate::spend) fn read(
     path: &Path,
     beginning: &[u8],
     mut lines: Lines<impl BufRead>,

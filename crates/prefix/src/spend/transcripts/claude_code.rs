@@ -12,11 +12,11 @@ use cachalot_model::wire::{MESSAGES, ModelUsage, messages};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::SpendReader;
-use super::answer::{Client, Loss, LossCause, PaidAnswer};
-use super::cost_state::{CostState, SessionCosts};
-use super::totals::cache_use;
 use crate::hash::hash;
+use crate::spend::SpendReader;
+use crate::spend::answer::{Client, Loss, LossCause, PaidAnswer};
+use crate::spend::cost_state::{CostState, SessionCosts};
+use crate::spend::totals::cache_use;
 use crate::timestamp;
 
 /// Maximum loss in tokens that is ignored: counts of the same prefix differ slightly.
@@ -250,7 +250,7 @@ struct Conversation {
 }
 
 /// The state of a transcript that is being read.
-pub(super) struct Transcript {
+pub(in crate::spend) struct Transcript {
     /// The name of the file, for lines without a session.
     file: String,
     /// The last known working directory.
@@ -261,7 +261,7 @@ pub(super) struct Transcript {
     /// The latest time of a line.
     latest: Option<Millis>,
     /// The sums that the session writes of its costs.
-    pub(super) costs: SessionCosts,
+    pub(in crate::spend) costs: SessionCosts,
 }
 
 impl Transcript {
