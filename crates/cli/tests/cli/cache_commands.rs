@@ -24,7 +24,7 @@ fn home_with(texts: &[&str]) -> Home {
 fn entries_are_listed_read_and_erased() {
     let home = home_with(&["a", "b", "c"]);
     let listed = home.run(&["cache", "ls"]).ok();
-    assert_eq!(listed.stdout.lines().count(), 3, "{listed}");
+    insta::assert_snapshot!(listed.shown(&home));
     let listed = home
         .run(&["cache", "ls", "--json", "--tag", "b"])
         .ok()
@@ -40,7 +40,7 @@ fn entries_are_listed_read_and_erased() {
         .json();
     assert_eq!(by_key["value"], value);
     let dry = home.run(&["cache", "rm", "--tag", "b", "--dry-run"]).ok();
-    assert!(dry.stderr.contains("would erase 1 entry"), "{dry}");
+    insta::assert_snapshot!("entry_that_would_be_erased", dry.shown(&home));
     home.run(&["cache", "rm", "--tag", "b"]).ok();
     assert_eq!(home.run(&["cache", "ls"]).ok().stdout.lines().count(), 2);
     let rest = home

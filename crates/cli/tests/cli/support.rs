@@ -23,6 +23,24 @@ impl CommandOutput {
             .unwrap_or_else(|error| panic!("stdout is not one JSON document: {error}\n{self}"))
     }
 
+    /// Everything that the command wrote, without what differs from run to run: keys, times and the folder.
+    pub(crate) fn shown(&self, home: &Home) -> String {
+        let code = self.code.unwrap_or(-1);
+        let text = format!("exit {code}\n{}\n--- stderr\n{}", self.stdout, self.stderr);
+        let folder = home.path().to_str().unwrap();
+        let text = text.replace(folder, "[home]");
+        let patterns = [
+            (r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "[id]"),
+            (r":[0-9a-f]{10,}\b", ":[key]"),
+            (r" +\d+(\.\d+)? (ms|µs|s|min)\b", " [time]"),
+            (r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\b", "[date]"),
+        ];
+        patterns.iter().fold(text, |text, (pattern, name)| {
+            let pattern = regex::Regex::new(pattern).unwrap();
+            pattern.replace_all(&text, *name).into_owned()
+        })
+    }
+
     /// The messages without their line ends.
     pub(crate) fn unwrapped(&self) -> String {
         let words = self.stderr.split_whitespace().filter(|word| *word != "│");
