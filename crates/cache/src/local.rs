@@ -446,7 +446,9 @@ impl LocalCopies {
             let put = self.server.await_write(put, &budget).await?;
             matches!(put, PutResult::Stored { .. })
         } else {
-            found.record.is_some_and(|it| it.value == record.value)
+            found
+                .record
+                .is_some_and(|stored| stored.value == record.value)
         };
         if let (Some(lease), true) = (lease, is_present) {
             // The put has ended it.

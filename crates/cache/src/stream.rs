@@ -142,7 +142,7 @@ impl StreamState {
     fn count_readers_at_first(&mut self) {
         if let Some(pipe) = &mut self.pipe {
             let readers = self.readers.values();
-            pipe.at_first = readers.filter(|it| it.chunks <= self.freed).count();
+            pipe.at_first = readers.filter(|reader| reader.chunks <= self.freed).count();
         }
     }
 

@@ -241,7 +241,7 @@ mod tests {
         let problems = Config::parse("gateway.yaml", text).unwrap_err();
         problems
             .into_iter()
-            .map(|it| (it.code, it.message))
+            .map(|problem| (problem.code, problem.message))
             .collect()
     }
 

@@ -136,7 +136,7 @@ impl Settings {
             .filter_map(|upstream| upstream.value.credential.as_ref())
             .collect();
         Self::resolve_with(config, directory, |source| {
-            if of_upstreams.iter().any(|it| it.place == source.place) {
+            if of_upstreams.iter().any(|other| other.place == source.place) {
                 Ok(Secret::new("none".to_owned()))
             } else {
                 source.read(environment, directory)
@@ -174,13 +174,14 @@ impl Settings {
             .as_ref()
             .and_then(|admin| credential(&admin.token));
         let telemetry = config.telemetry.as_ref();
-        let at_collector = telemetry.and_then(|it| credential(it.credential.as_ref()?));
+        let at_collector =
+            telemetry.and_then(|telemetry| credential(telemetry.credential.as_ref()?));
         let tls = config.tls.as_ref().and_then(|files| {
             let read = files.read(directory);
             read.map_err(|problem| problems.push(*problem)).ok()
         });
-        let collector = telemetry.and_then(|it| {
-            let collector = it.collector(at_collector.as_ref());
+        let collector = telemetry.and_then(|telemetry| {
+            let collector = telemetry.collector(at_collector.as_ref());
             collector.map_err(|problem| problems.push(*problem)).ok()
         });
         if !problems.is_empty() {
@@ -216,7 +217,7 @@ impl Settings {
     #[must_use]
     pub(crate) fn succeed(mut self, old: &Self) -> Self {
         for key in &mut self.keys {
-            if let Some(known) = old.keys.iter().find(|it| it.has_limits_of(key)) {
+            if let Some(known) = old.keys.iter().find(|known| known.has_limits_of(key)) {
                 *key = Arc::new(VirtualKey {
                     name: key.name.clone(),
                     config: key.config.clone(),
@@ -324,8 +325,13 @@ impl Settings {
         route: &Route,
         decision: &Decision,
     ) -> Result<(), ErrorBody> {
-        let permitted = || self.upstreams.iter().filter(|it| decision.permits(it));
-        let takes_traffic = |it: &&Arc<Upstream>| route.named.is_some() || it.weight > 0;
+        let permitted = || {
+            self.upstreams
+                .iter()
+                .filter(|upstream| decision.permits(upstream))
+        };
+        let takes_traffic =
+            |upstream: &&Arc<Upstream>| route.named.is_some() || upstream.weight > 0;
         let mut refusal = None;
         for upstream in permitted().filter(takes_traffic) {
             match caller.credential(upstream) {
@@ -356,12 +362,16 @@ impl Settings {
         model: &str,
         digest: impl FnOnce() -> Digest,
     ) -> Result<Candidates, ErrorBody> {
-        let mut permitted = self.upstreams.iter().filter(|it| decision.permits(it));
+        let mut permitted = self
+            .upstreams
+            .iter()
+            .filter(|upstream| decision.permits(upstream));
         let first = match route.named {
             Some(_) => permitted.next(),
             None => {
                 self.check_reach(caller, route, decision)?;
-                let open = permitted.filter(|it| it.weight > 0 && caller.credential(it).is_ok());
+                let open = permitted
+                    .filter(|upstream| upstream.weight > 0 && caller.credential(upstream).is_ok());
                 let open: Vec<&Arc<Upstream>> = open.collect();
                 // The first of these conditions that any upstream meets decides: without one, a server gets nothing.
                 let conditions: [fn(&Upstream, &str) -> bool; 3] = [
@@ -371,7 +381,8 @@ impl Settings {
                 ];
                 let suitable = conditions.iter().map(|is_met| {
                     let open = open.iter().copied();
-                    open.filter(|it| is_met(it, model)).collect::<Vec<_>>()
+                    open.filter(|upstream| is_met(upstream, model))
+                        .collect::<Vec<_>>()
                 });
                 let mut suitable = suitable.filter(|found| !found.is_empty());
                 let suitable = suitable.next().unwrap_or_default();
@@ -381,9 +392,15 @@ impl Settings {
         let first = first.ok_or_else(|| without_traffic(model))?;
         let fallbacks = first.fallbacks.iter();
         let fallbacks = fallbacks
-            .filter_map(|name| self.upstreams.iter().find(|it| it.name() == name))
+            .filter_map(|name| {
+                self.upstreams
+                    .iter()
+                    .find(|upstream| upstream.name() == name)
+            })
             // A fallback is asked with a credential of the operator only: those of a client are sent to one server.
-            .filter(|it| it.credential.is_some() && caller.credential(it).is_ok());
+            .filter(|upstream| {
+                upstream.credential.is_some() && caller.credential(upstream).is_ok()
+            });
         Ok(Candidates {
             first: Arc::clone(first),
             fallbacks: fallbacks.cloned().collect(),
@@ -482,7 +499,7 @@ mod tests {
 
     fn names(found: &Candidates) -> Vec<&str> {
         let all = std::iter::once(&found.first).chain(&found.fallbacks);
-        all.map(|it| it.name()).collect()
+        all.map(|upstream| upstream.name()).collect()
     }
 
     fn candidates(
@@ -550,7 +567,10 @@ keys: {{a: {{digest: {digest}}}}}
         );
         let problems = settings(&text).unwrap_err();
         assert_eq!(problems.len(), 2);
-        assert!(problems.iter().all(|it| it.place.is_some()), "{problems:?}");
+        assert!(
+            problems.iter().all(|problem| problem.place.is_some()),
+            "{problems:?}"
+        );
     }
 
     #[test]

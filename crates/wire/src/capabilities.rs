@@ -84,7 +84,7 @@ impl Capabilities {
     pub fn read(values: Values<'_>) -> Self {
         let endpoints = values.texts("endpoints");
         Self {
-            endpoints: endpoints.map(|names| names.iter().filter_map(|it| named(it)).collect()),
+            endpoints: endpoints.map(|names| names.iter().filter_map(|name| named(name)).collect()),
             thinking: values.text("thinking").and_then(named),
             efforts: values.texts("efforts"),
             default_effort: values.string("default_effort"),

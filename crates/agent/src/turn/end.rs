@@ -114,11 +114,11 @@ pub(super) async fn emit_stop(
 }
 
 /// Emits `on_max_iterations`: the turn has reached its maximum of model calls.
-pub(super) async fn emit_max_iterations(context: &TurnContext<'_>, most: u32) {
+pub(super) async fn emit_max_iterations(context: &TurnContext<'_>, maximum: u32) {
     // The turn ends; the verdict of hooks has no effect.
     let _ = context
         .emit(When::OnMaxIterations, |input| {
-            input.max_iterations = Some(most);
+            input.max_iterations = Some(maximum);
         })
         .await;
 }

@@ -111,10 +111,10 @@ impl FinishedRun<'_> {
             return Err(Reason::HoldsSecret);
         }
         let (began, budget) = (Instant::now(), self.access().store_budget(policy));
-        let most = budget.remaining();
+        let time_limit = budget.remaining();
         let stored = self.put(&store, record.clone(), &epochs, &budget).await;
         self.access()
-            .record_store_timeout(stored.is_err() && began.elapsed() >= most);
+            .record_store_timeout(stored.is_err() && began.elapsed() >= time_limit);
         let stored = self.copy(stored, record).await;
         let revision = stored?;
         self.engine.eviction.after_store(&flight.key).await;

@@ -197,7 +197,9 @@ fn compact(path: &Path, connection: &Connection) -> Result<(), LedgerError> {
                 return Ok(false);
             }
             // The content is overwritten. The next erasure rebuilds the file.
-            Err(error) if is_full(path, &error) => return empty_log(connection).map(|it| !it),
+            Err(error) if is_full(path, &error) => {
+                return empty_log(connection).map(|is_empty| !is_empty);
+            }
             rebuilt => rebuilt?,
         }
         if empty_log(connection)? {

@@ -164,7 +164,9 @@ fn call<'a>(request: &'a Request, input: &'a Canonical) -> Call<'a> {
 /// Returns a duration that `settings.cache` sets in milliseconds.
 fn duration(runtime: &Runtime, setting: &str, default: Duration) -> Duration {
     let set = runtime.settings.get("cache").and_then(|cache| {
-        let duration = cache.get(setting).and_then(|it| WAITING.read_json(it).ok());
+        let duration = cache
+            .get(setting)
+            .and_then(|text| WAITING.read_json(text).ok());
         let milliseconds = || cache.get(format!("{setting}_ms"))?.as_u64();
         duration.or_else(|| milliseconds().map(Duration::from_millis))
     });
