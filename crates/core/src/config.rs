@@ -176,6 +176,34 @@ pub struct Row {
     pub parameter: &'static Parameter,
 }
 
+/// Returns the number of keys in groups of keys.
+#[must_use]
+pub const fn count(groups: &[&[Parameter]]) -> usize {
+    let (mut count, mut group) = (0, 0);
+    while group < groups.len() {
+        count += groups[group].len();
+        group += 1;
+    }
+    count
+}
+
+/// Returns the keys of groups of keys, which are `N`, in one list.
+#[must_use]
+pub const fn joined<const N: usize>(groups: &[&[Parameter]]) -> [Parameter; N] {
+    let mut all = [Parameter::optional("", ParameterKind::Any, ""); N];
+    let (mut count, mut group) = (0, 0);
+    while group < groups.len() {
+        let mut at = 0;
+        while at < groups[group].len() {
+            all[count] = groups[group][at];
+            count += 1;
+            at += 1;
+        }
+        group += 1;
+    }
+    all
+}
+
 /// Declares an optional configuration key.
 #[must_use]
 pub const fn key(name: &'static str, kind: ParameterKind, doc: &'static str) -> Parameter {

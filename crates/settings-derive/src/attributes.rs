@@ -3,19 +3,23 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::meta::ParseNestedMeta;
-use syn::{Attribute, Error, Expr, ExprLit, Lit, LitStr, Meta, Path, Result, Token};
+use syn::{Attribute, Error, Expr, ExprLit, Lit, LitStr, Meta, Path, Result, Token, Type};
 
 /// The attributes of a struct or an enum.
 #[derive(Default)]
 pub(crate) struct MappingAttributes {
     /// `name`: the mapping in messages.
     pub(crate) name: Option<LitStr>,
+    /// `sentence`: the sentence of the schema, if it is not that of the documentation comment.
+    pub(crate) sentence: Option<LitStr>,
     /// `open`: accepts keys that are not declared.
     pub(crate) is_open: bool,
     /// `also`: keys without a field.
     pub(crate) also: Option<Path>,
     /// `check`: a function that checks what depends on several keys.
     pub(crate) check: Option<Path>,
+    /// `default`: the struct has the declared defaults, and so has an invalid value.
+    pub(crate) has_default: bool,
 }
 
 /// The attributes of a field, or of a word.
@@ -59,10 +63,16 @@ impl MappingAttributes {
             attribute.parse_nested_meta(|meta| {
                 match identifier(&meta)?.as_str() {
                     "name" => parsed.name = Some(meta.value()?.parse()?),
+                    "sentence" => parsed.sentence = Some(meta.value()?.parse()?),
                     "open" => parsed.is_open = true,
                     "also" => parsed.also = Some(meta.value()?.parse()?),
                     "check" => parsed.check = Some(meta.value()?.parse()?),
-                    _ => return Err(meta.error("expected `name`, `open`, `also` or `check`")),
+                    "default" => parsed.has_default = true,
+                    _ => {
+                        return Err(meta.error(
+                            "expected `name`, `sentence`, `open`, `also`, `check` or `default`",
+                        ));
+                    }
                 }
                 Ok(())
             })?;
@@ -163,34 +173,31 @@ pub(crate) fn documentation(attributes: &[Attribute]) -> String {
 }
 
 impl DefaultValue {
-    /// Returns the declaration of the value, if it is stated.
-    pub(crate) fn literal(&self) -> Result<Option<TokenStream>> {
+    /// Returns the declaration of the value of a key of this type, if it is stated.
+    pub(crate) fn literal(&self, value: &Type) -> Result<Option<TokenStream>> {
         let Self::Stated(expression) = self else {
             return Ok(None);
         };
+        let is_number = matches!(value, Type::Path(path) if path.path.is_ident("f64"));
         let kind = match expression {
-            Expr::Lit(ExprLit {
-                lit: Lit::Int(_), ..
-            })
-            | Expr::Path(_) => quote!(Integer),
-            Expr::Lit(ExprLit {
-                lit: Lit::Float(_), ..
-            }) => quote!(Number),
-            Expr::Lit(ExprLit {
-                lit: Lit::Bool(_), ..
-            }) => quote!(Boolean),
-            Expr::Lit(ExprLit {
-                lit: Lit::Str(_), ..
-            }) => quote!(Text),
-            _ => {
-                return Err(Error::new_spanned(
-                    expression,
-                    "expected a literal, or the path of an integer",
-                ));
-            }
+            Expr::Path(_) if is_number => quote!(Number),
+            Expr::Path(_) | Expr::Binary(_) | Expr::Cast(_) => quote!(Integer),
+            Expr::Lit(literal) => match literal.lit {
+                Lit::Int(_) => quote!(Integer),
+                Lit::Float(_) => quote!(Number),
+                Lit::Bool(_) => quote!(Boolean),
+                Lit::Str(_) => quote!(Text),
+                _ => return Err(unexpected_default(expression)),
+            },
+            _ => return Err(unexpected_default(expression)),
         };
         Ok(Some(
             quote!(::cachalot_core::config::Literal::#kind(#expression)),
         ))
     }
+}
+
+fn unexpected_default(expression: &Expr) -> Error {
+    let expected = "expected a literal, or a constant expression for a number";
+    Error::new_spanned(expression, expected)
 }

@@ -3,7 +3,8 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{
-    DataStruct, DeriveInput, Error, Field, Fields, GenericArgument, PathArguments, Result, Type,
+    DataStruct, DeriveInput, Error, Field, Fields, GenericArgument, Ident, PathArguments, Result,
+    Type,
 };
 
 use crate::attributes::{
@@ -13,10 +14,14 @@ use crate::attributes::{
 /// The parts of the derived code.
 #[derive(Default)]
 struct Parts {
-    /// The declarations of the keys.
+    /// The declarations of the keys since the last flattened struct.
     parameters: Vec<TokenStream>,
-    /// The groups of keys of flattened structs.
+    /// The keys before them: groups of declarations, and those of flattened structs.
     groups: Vec<TokenStream>,
+    /// The defaults of the fields.
+    defaults: Vec<TokenStream>,
+    /// True if an invalid value has the default of its key.
+    has_default: bool,
     /// Reads the fields. Required ones are checked after all of them are read, so that all problems are found.
     reads: Vec<TokenStream>,
     /// Creates the fields.
@@ -35,32 +40,47 @@ pub(crate) fn derive(input: &DeriveInput, data: &DataStruct) -> Result<TokenStre
             "`#[settings(name = \"…\")]` names the mapping in messages",
         ));
     };
-    let mut parts = Parts::default();
+    let mut parts = Parts {
+        has_default: attributes.has_default,
+        ..Parts::default()
+    };
     for field in &fields.named {
         parts.add(field)?;
     }
+    parts.close_group();
+    let name = &input.ident;
+    let default = parts.default_of(name);
     let Parts {
-        parameters,
         groups,
         reads,
         fields,
+        ..
     } = parts;
-    let name = &input.ident;
-    let sentence = documentation(&input.attrs);
+    let sentence = match attributes.sentence {
+        Some(sentence) => sentence.value(),
+        None => documentation(&input.attrs),
+    };
     let also = attributes.also.map(|also| quote!(, #also));
     let open = attributes.is_open.then(|| quote!(.open()));
     let check = attributes
         .check
         .map(|check| quote!(#check(&settings, values, problems);));
     Ok(quote! {
+        #default
+
         impl ::cachalot_core::config::Settings for #name {
-            const PARAMETERS: &'static [::cachalot_core::config::Parameter] = &[#(#parameters),*];
+            const PARAMETERS: &'static [::cachalot_core::config::Parameter] = {
+                const GROUPS: &[&[::cachalot_core::config::Parameter]] = &[#(#groups),*];
+                const COUNT: usize = ::cachalot_core::config::count(GROUPS);
+                const ALL: [::cachalot_core::config::Parameter; COUNT] =
+                    ::cachalot_core::config::joined(GROUPS);
+                &ALL
+            };
             const TABLE: &'static ::cachalot_core::config::Table = {
                 static TABLE: ::cachalot_core::config::Table = ::cachalot_core::config::Table::new(
                     #title,
                     #sentence,
                     &[
-                        #(#groups,)*
                         <#name as ::cachalot_core::config::Settings>::PARAMETERS
                         #also
                     ],
@@ -101,16 +121,20 @@ impl Parts {
     fn add(&mut self, field: &Field) -> Result<()> {
         let attributes = FieldAttributes::parse(&field.attrs)?;
         let (name, kind) = (&field.ident, &field.ty);
+        let of_type = quote!(#name: ::std::default::Default::default());
         if attributes.is_skipped {
-            self.fields
-                .push(quote!(#name: ::std::default::Default::default()));
+            self.fields.push(of_type.clone());
+            self.defaults.push(of_type);
             return Ok(());
         }
         if attributes.is_place {
             self.fields.push(quote!(#name: values.mapping().head()));
+            self.defaults.push(of_type);
             return Ok(());
         }
         if attributes.is_flattened {
+            self.close_group();
+            self.defaults.push(of_type);
             self.groups
                 .push(quote!(<#kind as ::cachalot_core::config::Settings>::PARAMETERS));
             self.reads.push(quote! {
@@ -129,11 +153,26 @@ impl Parts {
             .any(|name| inner(kind, name).is_some())
             || matches!(kind, Type::Path(path) if path.path.is_ident("bool"));
         let is_required = optional.is_none() && !may_be_empty && attributes.default.is_none();
-        self.parameters
-            .push(declaration(&key, value, &attributes, is_required, field)?);
+        let literal = match &attributes.default {
+            Some(default) => default.literal(value)?,
+            None => None,
+        };
+        let stated = literal.as_ref().map(|literal| {
+            quote!(<#value as ::cachalot_core::config::SettingValue>::from_literal(#literal))
+        });
+        self.defaults.push(match (&stated, optional) {
+            (Some(stated), Some(_)) => quote!(#name: #stated),
+            (Some(stated), None) => quote!(#name: #stated.unwrap_or_default()),
+            (None, _) => of_type,
+        });
+        let declared = declaration(&key, value, &attributes, literal, is_required, field);
+        self.parameters.push(declared);
+        let or_default = stated
+            .filter(|_| self.has_default)
+            .map(|stated| quote!(.or_else(|| #stated)));
         self.reads.push(match &attributes.with {
-            Some(read) => quote!(let #name = values.node(#key).and_then(#read);),
-            None => quote!(let #name = values.setting::<#value>(#key, problems);),
+            Some(read) => quote!(let #name = values.node(#key).and_then(#read) #or_default;),
+            None => quote!(let #name = values.setting::<#value>(#key, problems) #or_default;),
         });
         self.fields.push(if optional.is_some() {
             quote!(#name)
@@ -144,6 +183,28 @@ impl Parts {
         });
         Ok(())
     }
+
+    /// Ends a group of declarations.
+    fn close_group(&mut self) {
+        let parameters = std::mem::take(&mut self.parameters);
+        if !parameters.is_empty() {
+            self.groups.push(quote!(&[#(#parameters),*]));
+        }
+    }
+
+    /// Returns the implementation of `Default`.
+    fn default_of(&self, name: &Ident) -> Option<TokenStream> {
+        let defaults = &self.defaults;
+        self.has_default.then(|| {
+            quote! {
+                impl ::std::default::Default for #name {
+                    fn default() -> Self {
+                        Self { #(#defaults),* }
+                    }
+                }
+            }
+        })
+    }
 }
 
 /// Returns the declaration of a key.
@@ -151,9 +212,10 @@ fn declaration(
     key: &str,
     value: &Type,
     attributes: &FieldAttributes,
+    default: Option<TokenStream>,
     is_required: bool,
     field: &Field,
-) -> Result<TokenStream> {
+) -> TokenStream {
     let kind = match (&attributes.kind, &attributes.range) {
         (Some(kind), _) => quote!(#kind),
         (None, Some((minimum, maximum))) if is_float(minimum) => {
@@ -172,13 +234,10 @@ fn declaration(
     };
     let aliases = &attributes.aliases;
     let with_aliases = (!aliases.is_empty()).then(|| quote!(.with_aliases(&[#(#aliases),*])));
-    let default = match &attributes.default {
-        Some(default) => default.literal()?.map(|literal| quote!(.default(#literal))),
-        None => None,
-    };
-    Ok(quote! {
+    let default = default.map(|literal| quote!(.default(#literal)));
+    quote! {
         ::cachalot_core::config::#declare(#key, #kind, #sentence) #default #with_aliases
-    })
+    }
 }
 
 /// Returns the argument of a generic type of this name, the last one if there are several.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{Custom, Literal, Parameter, ParameterKind, Table, Values, finite, scalar, within};
 use crate::duration::{self, Range};
 use crate::tree::{MapEntry, Node};
-use crate::{Problem, SourceSpan};
+use crate::{Problem, Secret, SourceSpan};
 
 /// A mapping of a configuration file, declared by a struct: each field is a key, and the first paragraph of its
 /// documentation comment the sentence of the JSON Schema and of the reference. `#[derive(Settings)]` implements it; derived for an enum without
@@ -19,19 +19,22 @@ use crate::{Problem, SourceSpan};
 ///
 /// Attributes of the struct, in `#[settings(…)]`:
 /// - `name = "…"`: the mapping in messages, with its article. Required.
+/// - `sentence = "…"`: the sentence of the schema, if it is not that of the documentation comment.
 /// - `open`: accepts keys that are not declared.
 /// - `also = PATH`: keys without a field, such as those that are refused; a `&'static [Parameter]`.
 /// - `check = PATH`: a `fn(&Self, Values<'_>, &mut Vec<Problem>)` that checks what depends on several keys.
+/// - `default`: implements `Default` with the declared defaults. An invalid value is replaced by the declared default
+///   of its key, so that the problems of the rest are found.
 ///
 /// Attributes of a field, or of a variant, in `#[setting(…)]`:
 /// - `key = "…"`: the key, or the word, if it is not the name of the field.
 /// - `alias = "…"`: another spelling. May be repeated.
 /// - `default = LITERAL`: the value of a key that is left out, which the reference states; `default` alone is that of
-///   the type, which it does not.
+///   the type, which it does not. For numbers, it may be a constant expression.
 /// - `range = MINIMUM..=MAXIMUM`: the bounds of a number; without a maximum, there is none.
 /// - `kind = KIND`: the accepted values, if they are not those of the type.
 /// - `with = PATH`: a `fn(&Node) -> Option<T>` that reads the value, if its type does not.
-/// - `flatten`: the keys of the field's struct are keys of this mapping.
+/// - `flatten`: the keys of the field's struct are keys of this mapping, at this position.
 /// - `place`: the field is the place of the mapping in the file, and no key.
 /// - `skip`: the field is no key, and has the default of its type.
 pub trait Settings: Sized {
@@ -176,6 +179,14 @@ impl SettingValue for bool {
     }
 }
 
+impl SettingValue for Secret<String> {
+    const KIND: ParameterKind = ParameterKind::Text;
+
+    fn from_node(node: &Node, _: ParameterKind, _: &mut Vec<Problem>) -> Option<Self> {
+        node.as_text().map(|text| Self::new(text.to_owned()))
+    }
+}
+
 macro_rules! integers {
     ($($integer:ty),*) => {$(
         impl SettingValue for $integer {
@@ -290,6 +301,35 @@ impl SettingValue for BTreeMap<String, String> {
         Some(node.as_map()?.iter().filter_map(entry).collect())
     }
 }
+
+/// Variables of an environment, or headers.
+impl SettingValue for BTreeMap<String, Secret<String>> {
+    const KIND: ParameterKind = ParameterKind::Custom(&VARIABLES);
+
+    fn from_node(node: &Node, _: ParameterKind, _: &mut Vec<Problem>) -> Option<Self> {
+        let entry = |entry: &MapEntry| {
+            let value = Secret::new(scalar(&entry.value, true)?);
+            Some((entry.key.clone(), value))
+        };
+        Some(node.as_map()?.iter().filter_map(entry).collect())
+    }
+}
+
+static VARIABLES: Custom = Custom {
+    schema: Some(|| <BTreeMap<String, String>>::KIND.schema(false)),
+    check: |section, problems| {
+        <BTreeMap<String, String>>::KIND.check(section, problems);
+        for entry in section.value.as_map().unwrap_or_default() {
+            let value = entry.value.as_text().unwrap_or_default();
+            if entry.key.is_empty() || entry.key.contains(['=', '\0']) || value.contains('\0') {
+                let message = format!("`{}` in `{}` is no variable", entry.key, section.key);
+                let problem = Problem::new("bad-value", message).at(&entry.key_place);
+                problems
+                    .push(problem.help("names hold no `=`, and neither names nor values a NUL"));
+            }
+        }
+    },
+};
 
 impl<T: Settings> SettingValue for Vec<Named<T>> {
     const KIND: ParameterKind = ParameterKind::Tables(T::TABLE);

@@ -68,11 +68,32 @@ struct Other {
 }
 
 #[derive(Debug, PartialEq, Settings)]
-#[settings(name = "shared keys")]
+#[settings(name = "shared keys", default)]
 struct Shared {
     /// The text.
     text: Option<String>,
 }
+
+/// Limits.
+#[derive(Debug, PartialEq, Settings)]
+#[settings(name = "limits", sentence = "Other words.", default)]
+struct Limits {
+    /// The most.
+    #[setting(default = 2 << 3)]
+    most: u32,
+    /// The pause.
+    #[setting(default = "2s")]
+    pause: Option<Duration>,
+    /// The part.
+    #[setting(default = HALF)]
+    part: f64,
+    #[setting(flatten)]
+    shared: Shared,
+    /// The last one.
+    last: Option<u8>,
+}
+
+const HALF: f64 = 0.5;
 
 fn check(section: &Section, values: Values<'_>, problems: &mut Vec<Problem>) {
     if section.count == 7 {
@@ -85,7 +106,6 @@ static TABLE: Table = Table::new(
     "`section`",
     "A section.",
     &[
-        &[key("text", Kind::Text, "The text.")],
         &[
             required("name", Kind::Text, "The name."),
             key("mode", Kind::Word(&["slow", "very-fast"]), "The mode.")
@@ -108,6 +128,7 @@ static TABLE: Table = Table::new(
             section("inner", &INNER),
             key("each", Kind::Tables(&INNER), "Sections by name."),
             section("other", &OTHER),
+            key("text", Kind::Text, "The text."),
         ],
         OF_OTHERS,
     ],
@@ -216,4 +237,36 @@ fn problems_are_those_of_a_table_and_of_the_check() {
     assert!(Section::read(&tree("{name: a, count: 7}"), &mut problems).is_some());
     let found: Vec<String> = problems.iter().map(ToString::to_string).collect();
     assert_eq!(found, ["a.yaml:1:18: seven [seven]"]);
+}
+
+#[test]
+fn struct_has_the_declared_defaults() {
+    let expected = Limits {
+        most: 16,
+        pause: Some(Duration::from_secs(2)),
+        part: 0.5,
+        shared: Shared { text: None },
+        last: None,
+    };
+    assert_eq!(Limits::default(), expected);
+    let mut problems = Vec::new();
+    assert_eq!(
+        Limits::read(&tree("{}"), &mut problems).unwrap(),
+        Limits::default()
+    );
+    assert_eq!(problems, []);
+    // An invalid value does not hide the rest.
+    let read = Limits::read(&tree("{most: x, pause: 1, last: y}"), &mut problems);
+    let pause = Some(Duration::from_secs(1));
+    assert_eq!(
+        read.unwrap(),
+        Limits {
+            pause,
+            ..Limits::default()
+        }
+    );
+    assert_eq!(problems.len(), 2);
+    let keys: Vec<&str> = Limits::TABLE.parameters().map(|key| key.name).collect();
+    assert_eq!(keys, ["most", "pause", "part", "text", "last"]);
+    assert_eq!(Limits::TABLE.doc, "Other words.");
 }
