@@ -37,6 +37,8 @@ pub(crate) struct FieldAttributes {
     pub(crate) with: Option<Path>,
     /// `default`: the value of a key that is left out.
     pub(crate) default: Option<DefaultValue>,
+    /// `required`: the key is required, and the field an `Option` all the same.
+    pub(crate) is_required: bool,
     /// `flatten`: the keys of the struct are those of the mapping.
     pub(crate) is_flattened: bool,
     /// `place`: the field is the place of the mapping, and no key.
@@ -99,12 +101,13 @@ impl FieldAttributes {
                             DefaultValue::OfType
                         });
                     }
+                    "required" => parsed.is_required = true,
                     "flatten" => parsed.is_flattened = true,
                     "place" => parsed.is_place = true,
                     "skip" => parsed.is_skipped = true,
                     _ => {
                         return Err(meta.error(
-                            "expected `key`, `alias`, `range`, `kind`, `with`, `default`, `flatten`, `place` or `skip`",
+                            "expected `key`, `alias`, `range`, `kind`, `with`, `default`, `required`, `flatten`, `place` or `skip`",
                         ));
                     }
                 }

@@ -152,7 +152,8 @@ impl Parts {
             .iter()
             .any(|name| inner(kind, name).is_some())
             || matches!(kind, Type::Path(path) if path.path.is_ident("bool"));
-        let is_required = optional.is_none() && !may_be_empty && attributes.default.is_none();
+        let is_required = attributes.is_required
+            || (optional.is_none() && !may_be_empty && attributes.default.is_none());
         let literal = match &attributes.default {
             Some(default) => default.literal(value)?,
             None => None,

@@ -34,6 +34,7 @@ use crate::{Problem, Secret, SourceSpan};
 /// - `range = MINIMUM..=MAXIMUM`: the bounds of a number; without a maximum, there is none.
 /// - `kind = KIND`: the accepted values, if they are not those of the type.
 /// - `with = PATH`: a `fn(&Node) -> Option<T>` that reads the value, if its type does not.
+/// - `required`: the key is required although the field is an `Option`, so that the rest is read without it.
 /// - `flatten`: the keys of the field's struct are keys of this mapping, at this position.
 /// - `place`: the field is the place of the mapping in the file, and no key.
 /// - `skip`: the field is no key, and has the default of its type.
