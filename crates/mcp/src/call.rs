@@ -61,7 +61,8 @@ impl McpTool {
         context: &ToolContext,
     ) -> Result<ToolOutput, McpError> {
         let server = &self.server;
-        let collector = ContentCollector::new(&context.secret_set, server.settings.output_limit);
+        let collector =
+            ContentCollector::new(&context.secret_set, server.settings.limits.output_limit);
         let id = self.id.clone();
         match self.kind {
             ToolSourceKind::Tool => {

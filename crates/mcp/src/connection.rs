@@ -138,7 +138,7 @@ impl McpConnection {
                     directory: directory
                         .as_ref()
                         .map_or_else(|| own.clone(), |named| own.join(named)),
-                    message_limit: settings.message_limit,
+                    message_limit: settings.limits.message_limit,
                 };
                 let (transport, end) = program
                     .start(dependencies, handler.announcements.of_new_program())
@@ -148,7 +148,7 @@ impl McpConnection {
                 (served, Some(end))
             }
             McpTransport::Http { url, headers } => {
-                let limit = settings.message_limit;
+                let limit = settings.limits.message_limit;
                 let announcements = handler.announcements.clone();
                 let message_parser =
                     MessageParser::new(&settings.name, limit, dependencies.clone(), announcements);

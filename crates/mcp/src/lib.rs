@@ -41,7 +41,7 @@ pub use error::McpError;
 pub use listing::ServerListing;
 pub use message_parser::parse_messages;
 pub use server::McpServer;
-pub use server_settings::{McpSettings, McpTransport, OfferSettings, ToolTrust};
+pub use server_settings::{McpLimits, McpSettings, McpTransport, OfferSettings, ToolTrust};
 pub use tool_names::ToolNames;
 
 /// Receives events around tools that are not part of an answer.

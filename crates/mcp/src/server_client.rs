@@ -138,7 +138,7 @@ impl ServerClient {
         W: Future<Output = Result<T, ServiceError>>,
     {
         let connection = self.connection().await?;
-        let limit = self.settings.timeout;
+        let limit = self.settings.limits.timeout;
         match tokio::time::timeout(limit, question(connection.peer())).await {
             Ok(answered) => self.answered(&connection, answered).await,
             Err(_) => Err(timeout_error(self.name(), limit)),
@@ -153,8 +153,8 @@ impl ServerClient {
         request: ClientRequest,
     ) -> Result<ServerResult, McpError> {
         let connection = self.connection().await?;
-        let limit = self.settings.timeout;
-        let maximum = self.settings.max_timeout.max(limit);
+        let limit = self.settings.limits.timeout;
+        let maximum = self.settings.limits.max_timeout.max(limit);
         let options = PeerRequestOptions::with_timeout(limit)
             .reset_timeout_on_progress()
             .with_max_total_timeout(maximum);
@@ -274,7 +274,7 @@ impl ServerClient {
     }
 
     async fn connect(&self) -> Result<McpConnection, McpError> {
-        let limit = self.settings.startup_timeout;
+        let limit = self.settings.limits.startup_timeout;
         let opening = McpConnection::open(&self.settings, &self.handler);
         tokio::time::timeout(limit, opening).await.unwrap_or_else(|_| {
             Err(McpError::transient(

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use cachalot_core::config::Settings;
 use cachalot_core::secret::mask_credentials;
 use cachalot_core::{Secret, SecretSet};
 use serde_json::{Value, json};
@@ -17,19 +18,8 @@ pub struct McpSettings {
     pub name: String,
     /// The transport.
     pub transport: McpTransport,
-    /// Timeout of a call, and between two progress notifications. Default 60 s.
-    pub timeout: Duration,
-    /// Maximum time of a call with progress notifications. Default 10 minutes; never less than `timeout`.
-    pub max_timeout: Duration,
-    /// Maximum size in bytes of a message of the server. Default 16 MiB.
-    pub message_limit: usize,
-    /// Timeout of the connection. Default 60 s.
-    pub startup_timeout: Duration,
-    /// True if the agent cannot run without the server. Default false: then a failure to start is a warning.
-    pub required: bool,
-    /// Approximate maximum number of bytes of text in a result; a longer one is cut at the end. Default
-    /// 100,000.
-    pub output_limit: usize,
+    /// Limits of its calls and answers.
+    pub limits: McpLimits,
     /// Settings of its resources. Default: offered as tools, no lifetime.
     pub resources: OfferSettings,
     /// Settings of its prompts. Default: offered as tools, no lifetime.
@@ -81,12 +71,46 @@ impl Default for OfferSettings {
     }
 }
 
+/// Limits of a server.
+#[derive(Debug, Clone, PartialEq, Eq, Settings)]
+#[settings(name = "limits of a server", default)]
+pub struct McpLimits {
+    /// The maximum duration of a call. A progress notification of the server restarts it.
+    #[setting(default = "60s", alias = "toolTimeout", alias = "tool_timeout")]
+    pub timeout: Duration,
+    /// The maximum total duration of a call, regardless of progress notifications.
+    ///
+    /// Never less than `timeout`.
+    #[setting(default = "10m", alias = "maxTimeout")]
+    pub max_timeout: Duration,
+    /// The maximum duration of the start.
+    #[setting(default = "60s", alias = "startupTimeout")]
+    pub startup_timeout: Duration,
+    /// Makes the start of the agent fail if the server does not start; otherwise that causes a warning.
+    #[setting(default = false)]
+    pub required: bool,
+    /// The approximate maximum of text that is shown of an answer, in bytes.
+    ///
+    /// A longer text is cut at the end.
+    #[setting(key = "max_output", alias = "maxOutput", range = 1..=1 << 30, default = 100_000)]
+    pub output_limit: usize,
+    /// The maximum size of a message from the server in bytes, including pictures; a larger message is dropped, and
+    /// the call that it answers fails immediately.
+    #[setting(key = "max_message", alias = "maxMessage", range = 1..=1 << 30, default = 16 << 20)]
+    pub message_limit: usize,
+}
+
 /// The trust in a tool.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Settings)]
+#[settings(name = "a tool of an MCP server", sentence = "")]
 pub struct ToolTrust {
-    /// True if the tool changes nothing.
+    /// Set for a tool that changes nothing.
+    #[setting(alias = "readOnly")]
     pub read_only: bool,
-    /// Time for which results may be replayed, if `read_only`.
+    /// How long results may be served from the cache.
+    ///
+    /// Only if the tool changes nothing.
+    #[setting(key = "ttl")]
     pub lifetime: Option<Duration>,
 }
 
@@ -97,12 +121,7 @@ impl McpSettings {
         Self {
             name: name.into(),
             transport,
-            timeout: Duration::from_secs(60),
-            max_timeout: Duration::from_secs(600),
-            message_limit: 16 << 20,
-            startup_timeout: Duration::from_secs(60),
-            required: false,
-            output_limit: 100_000,
+            limits: McpLimits::default(),
             resources: OfferSettings::default(),
             prompts: OfferSettings::default(),
             trust: Vec::new(),

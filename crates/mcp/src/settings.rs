@@ -3,8 +3,8 @@
 mod assemble;
 mod docker_agent;
 mod docker_server;
-mod kinds;
 mod servers;
+mod shared_keys;
 mod toolsets;
 
 pub use assemble::{
@@ -13,6 +13,6 @@ pub use assemble::{
 };
 pub use servers::{SERVER, ServerDefinition, read_servers};
 pub use toolsets::{
-    BACKGROUND_JOBS, FETCH, FILESYSTEM, SHELL, TODO, TOOLSET, Toolset, ToolsetKind,
+    BACKGROUND_JOBS, FETCH, FILESYSTEM, FolderSettings, SHELL, TODO, TOOLSET, Toolset, ToolsetKind,
     ToolsetSettings, read_toolsets, toolset_schema,
 };

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cachalot_core::tree::{MapEntry, Node};
 use cachalot_operation::permissions::ToolSignature;
 use cachalot_operation::{CacheClass, OperationMetadata, Tool, ToolOutput};
 use serde_json::{Map, Value, json};
@@ -23,14 +24,14 @@ pub mod todo;
 pub mod user_prompt;
 pub mod web_fetch;
 
-pub use api::{ApiSettings, ApiTool};
+pub use api::{ApiMethod, ApiRequest, ApiSettings, ApiTool};
 pub use background_jobs::{BackgroundJobsSettings, background_jobs};
 pub use files::files;
 pub use memory::{MEMORY_RESOURCE, MemoryTool};
 pub use open_url::{OpenUrl, OpenUrlSettings};
 pub use script::{ScriptSettings, ScriptTool};
 pub use session_state::{SessionState, SessionStates};
-pub use shell::{Shell, ShellSettings};
+pub use shell::{CommandSettings, Shell, ShellSettings};
 pub use skills::{InlineSkill, SkillSelection, selected_skills, skills};
 pub use think::think;
 pub use todo::todo;
@@ -68,8 +69,10 @@ fn harmless_metadata(
 }
 
 /// Returns the parameters of a tool that an agent file defines: names with the JSON Schemas of their values, and
-/// the names that every call must have.
-fn parameters_of_file(arguments: &[(String, Value)], required: &[String]) -> Value {
+/// the names that every call must have, by default all.
+fn parameters_of_file(arguments: &[(String, Value)], required: Option<&[String]>) -> Value {
+    let all = || arguments.iter().map(|(name, _)| name.clone()).collect();
+    let required = required.map_or_else(all, <[String]>::to_vec);
     let properties: Map<String, Value> = arguments.iter().cloned().collect();
     json!({
         "type": "object",
@@ -77,6 +80,19 @@ fn parameters_of_file(arguments: &[(String, Value)], required: &[String]) -> Val
         "required": required,
         "additionalProperties": false,
     })
+}
+
+/// Reads the arguments of a tool that an agent file defines: names, and the JSON Schemas of their values.
+fn arguments_of_file(node: &Node) -> Option<Vec<(String, Value)>> {
+    let argument = |entry: &MapEntry| {
+        let mut schema = match entry.value.to_value() {
+            Value::Object(schema) => schema,
+            _ => Map::new(),
+        };
+        schema.entry("type").or_insert_with(|| "string".into());
+        (entry.key.clone(), Value::Object(schema))
+    };
+    Some(node.as_map()?.iter().map(argument).collect())
 }
 
 /// Returns a result from which no answer may be built that is replayed later: the same call would have

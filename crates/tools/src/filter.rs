@@ -1,5 +1,8 @@
 //! Selection of tools by patterns of their names.
 
+use cachalot_core::Problem;
+use cachalot_core::config::{Custom, ParameterKind as Kind, SettingValue};
+use cachalot_core::tree::Node;
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
 /// Patterns of names. A pattern with a leading `!` excludes the names that it matches. The others include
@@ -52,6 +55,35 @@ impl NameFilter {
     pub fn patterns(&self) -> &[String] {
         &self.patterns
     }
+}
+
+impl SettingValue for NameFilter {
+    const KIND: Kind = Kind::Custom(&PATTERNS);
+
+    fn from_node(node: &Node, _: Kind, _: &mut Vec<Problem>) -> Option<Self> {
+        let patterns: Vec<&str> = node.as_list()?.iter().filter_map(Node::as_text).collect();
+        Self::new(&patterns).ok()
+    }
+}
+
+/// A list of patterns of names.
+static PATTERNS: Custom = Custom {
+    schema: Some(|| Kind::Texts.schema(false)),
+    check: |entry, problems| {
+        Kind::Texts.check(entry, problems);
+        let patterns = entry.value.as_list().unwrap_or_default().iter();
+        let patterns: Vec<&str> = patterns.filter_map(Node::as_text).collect();
+        problems.extend(check_patterns(&patterns, &entry.value, &entry.key));
+    },
+};
+
+/// Returns the problem of the first invalid pattern in `key`.
+#[must_use]
+pub fn check_patterns(patterns: &[&str], node: &Node, key: &str) -> Option<Problem> {
+    let (pattern, why) = NameFilter::new(patterns).err()?;
+    let message = format!("`{pattern}` in `{key}` is no pattern: {why}");
+    let problem = Problem::new("bad-pattern", message).at(&node.head());
+    Some(problem.help("`*` stands for any characters, `?` for one, `{a,b}` for either"))
 }
 
 impl PartialEq for NameFilter {

@@ -266,7 +266,7 @@ pub async fn assemble(
                         server.name(),
                         format!("is not started: the environment variable `{variable}` is not set"),
                     );
-                    if server.settings().required {
+                    if server.settings().limits.required {
                         return Err(error.into());
                     }
                     let reporter = &dependencies.mcp.reporter;
@@ -374,7 +374,7 @@ fn learn_credentials(settings: &ToolsetSettings, secret_set: &SecretSet) {
                 .iter()
                 .flat_map(|script| environment_credentials(&script.environment, secret_set))
                 .collect(),
-            ToolsetKind::Api(request) => header_credentials(&request.headers, secret_set),
+            ToolsetKind::Api(request) => header_credentials(&request.request.headers, secret_set),
             ToolsetKind::Fetch(fetch) => header_credentials(&fetch.headers, secret_set),
             _ => Vec::new(),
         };
@@ -404,7 +404,7 @@ fn built_in(
     let session = &dependencies.session;
     let fault = |toolset, reason| AssembleError::ToolCacheSettings { toolset, reason };
     let mut tools: Vec<Arc<dyn Tool>> = match &toolset.kind {
-        ToolsetKind::Filesystem => files(),
+        ToolsetKind::Filesystem(_) => files(),
         ToolsetKind::Shell(settings) => {
             let shell =
                 Shell::new(settings.clone()).map_err(|error| fault("shell", error.to_string()))?;
@@ -484,7 +484,7 @@ async fn tools_of_servers(
             }
             Err(error) => {
                 let error = docker_server::with_equivalent(error, server.settings());
-                if server.settings().required {
+                if server.settings().limits.required {
                     return Err(error.into());
                 }
                 reporter.warning(&format!("{error}; the agent has to do without its tools"));

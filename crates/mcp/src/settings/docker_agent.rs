@@ -3,26 +3,18 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use cachalot_core::config::{
-    Custom, Literal, Parameter, ParameterKind as Kind, Table, Values, key, no_effect, required,
-};
+use cachalot_core::config::{Custom, Parameter, Settings as _, Values, no_effect};
 use cachalot_core::tree::{MapEntry, Node, NodeKind, expand_set, unset_variables};
 use cachalot_core::{Problem, SecretSet};
 use cachalot_operation::permissions::own_name as own_tool_name;
 use cachalot_tools::builtin::shell::looks_like_a_credential;
-use cachalot_tools::builtin::{
-    ApiSettings, InlineSkill, OpenUrlSettings, ScriptSettings, signatures,
-};
+use cachalot_tools::builtin::{ApiSettings, OpenUrlSettings, ScriptSettings, signatures};
 use cachalot_tools::is_valid_name;
-use serde_json::{Value, json};
 
-use super::kinds::{NAME, OF_OTHERS, SELECTION, TIME, TYPE, VARIABLES, problem, variables};
+use super::shared_keys::problem;
 
 /// A placeholder in `instruction` for the text of the toolset itself. Toolsets have none here.
 pub(super) const ORIGINAL_INSTRUCTIONS: &str = "{ORIGINAL_INSTRUCTIONS}";
-
-/// All addresses.
-pub(super) const ALL_NETWORKS: [&str; 2] = ["0.0.0.0/0", "::/0"];
 
 /// Types of toolsets without a counterpart, and what replaces them.
 #[rustfmt::skip]
@@ -68,79 +60,28 @@ pub(super) fn own_name(pattern: &str, names: &[&str]) -> String {
     }
 }
 
-/// Returns hosts as `allowed_hosts` writes them: a host in docker-agent stands for its subdomains, too.
-pub(super) fn hosts(domains: Vec<String>) -> Vec<String> {
-    let hosts = domains.into_iter().flat_map(|domain| {
-        let is_network = domain.contains('/') || domain.contains(':');
-        let is_address = domain.parse::<std::net::IpAddr>().is_ok();
-        match domain.strip_prefix('.') {
-            Some(parent) => vec![format!("*.{parent}")],
-            None if is_network || is_address || domain.starts_with("*.") => vec![domain],
-            None => vec![format!("*.{domain}"), domain],
-        }
-    });
-    hosts.collect()
-}
-
-/// Reports combinations of keys.
-pub(super) fn check(word: &str, values: Values<'_>, problems: &mut Vec<Problem>) {
-    let has = |key: &str| {
-        values
-            .mapping()
-            .get(key)
-            .is_some_and(|node| !node.is_null())
+/// Reports a list of folders without the workspace, or with others.
+pub(super) fn check_folders(values: Values<'_>, problems: &mut Vec<Problem>) {
+    let Some(node) = values.node("allow_list") else {
+        return;
     };
-    let mut report = |key: &str, code, message: &str, help: &str| {
-        if let Some(node) = values.mapping().get(key) {
-            problems.push(problem(node, code, message, help));
-        }
-    };
-    if matches!(word, "fetch" | "web_fetch") {
-        if has("allowed_domains") && (has("allowed_hosts") || has("allowedHosts")) {
-            let message = "`allowed_domains` and `allowed_hosts` are the same";
-            report(
-                "allowed_domains",
-                "two-spellings",
-                message,
-                "leave one of them out",
-            );
-        }
-        if has("headers")
-            && !["allowed_domains", "allowed_hosts", "allowedHosts"]
-                .map(has)
-                .contains(&true)
-        {
-            report(
-                "headers",
-                "bad-value",
-                "`headers` would be sent to every host that the model names",
-                "list the hosts that may get them in `allowed_hosts`",
-            );
-        }
-    }
-    if word == "filesystem" && has("allow_list") {
-        let listed = values.texts("allow_list").unwrap_or_default();
-        if !listed
-            .iter()
-            .any(|folder| matches!(folder.as_str(), "." | "./"))
-        {
-            report(
-                "allow_list",
-                "bad-value",
-                "`allow_list` does not contain `.`: the tools work in the workspace, and nowhere else",
-                "start the chat with `--workspace DIR`, and write `.` here",
-            );
-        } else if listed.len() > 1
-            && let Some(node) = values.node("allow_list")
-        {
-            let message =
-                "the tools work in the workspace: other folders of `allow_list` have no effect";
-            problems.push(
-                Problem::warning("no-effect", message)
-                    .at(&node.head())
-                    .help("start the chat with `--workspace DIR` for a larger folder"),
-            );
-        }
+    let listed = values.texts("allow_list").unwrap_or_default();
+    let is_workspace = |folder: &String| matches!(folder.as_str(), "." | "./");
+    if !listed.iter().any(is_workspace) {
+        problems.push(problem(
+            node,
+            "bad-value",
+            "`allow_list` does not contain `.`: the tools work in the workspace, and nowhere else",
+            "start the chat with `--workspace DIR`, and write `.` here",
+        ));
+    } else if listed.len() > 1 {
+        let message =
+            "the tools work in the workspace: other folders of `allow_list` have no effect";
+        problems.push(
+            Problem::warning("no-effect", message)
+                .at(&node.head())
+                .help("start the chat with `--workspace DIR` for a larger folder"),
+        );
     }
 }
 
@@ -151,62 +92,6 @@ pub(super) const OF_OTHERS_OF_SERVERS: &[Parameter] = &[
     no_effect("working_dir", "Docker's gateway decides where a server works"),
     no_effect("allow_private_ips", "the address in the file is reached, wherever it is"),
 ];
-
-/// The keys of one command of the toolset `script`.
-#[rustfmt::skip]
-static SCRIPT_COMMAND: Table = Table::new(
-    "a command of `script`",
-    "A command that is a tool.",
-    &[&[
-        required("cmd", Kind::Text, "The command line; arguments of a call are environment variables."),
-        key("description", Kind::Text, "What the tool does."),
-        key("args", Kind::Object, "The arguments by name, each with its JSON Schema."),
-        key("required", Kind::Texts, "The arguments that every call must have; all by default."),
-        key("env", VARIABLES, "Environment variables of the command."),
-        key("working_dir", Kind::Text, "The folder in the workspace in which it runs."),
-    ]],
-);
-
-/// The keys of a toolset of the type `script`.
-#[rustfmt::skip]
-pub(super) static SCRIPT: Table = Table::new(NAME, "", &[&[
-    TYPE,
-    key("shell", Kind::Tables(&SCRIPT_COMMAND), "The commands by the names of their tools."),
-], SELECTION, OF_OTHERS]);
-
-/// The keys of the request of a toolset of the type `api`.
-#[rustfmt::skip]
-static API_CONFIG: Table = Table::new(
-    "`api_config`",
-    "The request.",
-    &[&[
-        required("name", Kind::Text, "The name of the tool."),
-        required("endpoint", Kind::Text, "The address; `${NAME}` is an argument of the call."),
-        key("instruction", Kind::Text, "What the tool does."),
-        key("method", Kind::Word(&["GET", "POST"]), "The method.").default(Literal::Text("GET")),
-        key("args", Kind::Object, "The arguments by name, each with its JSON Schema."),
-        key("required", Kind::Texts, "The arguments that every call must have."),
-        key("headers", VARIABLES, "Headers of the request."),
-        no_effect("output_schema", "the model is shown the answer as it is"),
-    ]],
-);
-
-/// The keys of a toolset of the type `api`.
-#[rustfmt::skip]
-pub(super) static API: Table = Table::new(NAME, "", &[&[
-    TYPE,
-    required("api_config", Kind::Table(&API_CONFIG), "The request: `name`, `endpoint`, `instruction`, `method`, `args`, `required`, `headers`."),
-    key("timeout", TIME, "The timeout of a call.").default(Literal::Text("30s")),
-    key("allow_private_ips", Kind::Boolean, "Private addresses may be called.").default(Literal::Boolean(false)),
-], SELECTION, OF_OTHERS]);
-
-/// The keys of a toolset of the type `open_url`.
-#[rustfmt::skip]
-pub(super) static OPEN_URL: Table = Table::new(NAME, "", &[&[
-    TYPE,
-    required("url", Kind::Text, "The address."),
-    key("name", Kind::Text, "The name of the tool.").default(Literal::Text("open_url")),
-], SELECTION, OF_OTHERS]);
 
 /// Sources of skills: only those on this machine.
 pub(super) static SKILL_SOURCES: Custom = Custom {
@@ -222,41 +107,6 @@ pub(super) static SKILL_SOURCES: Custom = Custom {
         }
     },
 };
-
-#[rustfmt::skip]
-static INLINE_SKILL: Table = Table::new(
-    "a skill",
-    "A skill of the agent file.",
-    &[&[
-        required("name", Kind::Text, "Its name."),
-        required("description", Kind::Text, "What it is for."),
-        required("instructions", Kind::Text, "Its text."),
-        no_effect("context", "the agent reads the skill and follows it in the conversation"),
-        no_effect("allowed_tools", "the agent has all its tools while it follows the skill"),
-        no_effect("toolsets", "the agent has all its tools while it follows the skill"),
-        no_effect("model", "the agent's own model follows the skill"),
-    ]],
-);
-
-/// Skills of the agent file.
-pub(super) static INLINE_SKILLS: Custom = Custom {
-    schema: None,
-    check: |entry, problems| {
-        for skill in entry.value.as_list().unwrap_or_default() {
-            INLINE_SKILL.read(skill, problems);
-        }
-    },
-};
-
-/// Returns a skill of the agent file.
-pub(super) fn inline_skill(node: &Node) -> Option<InlineSkill> {
-    let values = INLINE_SKILL.values(node)?;
-    Some(InlineSkill {
-        name: values.string("name")?,
-        description: values.string("description")?,
-        text: values.string("instructions")?,
-    })
-}
 
 /// Expands the environment variables in a toolset. Returns the names of those that are not set, too. The
 /// commands of `script` are left to the shell, and the arguments of `api` to its calls.
@@ -363,15 +213,13 @@ pub(super) fn scripts(values: Values<'_>, problems: &mut Vec<Problem>) -> Vec<Sc
     }
     let mut scripts = Vec::new();
     for entry in entries {
-        let Some(script) = SCRIPT_COMMAND.values(&entry.value) else {
-            continue;
-        };
-        let Some(command) = script.string("cmd") else {
+        let keys = ScriptSettings::TABLE.values(&entry.value);
+        let script = keys.and_then(|keys| ScriptSettings::from_values(keys, problems));
+        let Some(script) = script else {
             continue;
         };
         check_tool_name(&entry.key, &entry.value, problems);
-        let arguments = arguments(script);
-        for (name, _) in &arguments {
+        for (name, _) in &script.arguments {
             if !is_variable(name) {
                 let message = format!("`{name}` cannot be an environment variable");
                 let help = "use letters, digits and `_` in the names of `args`";
@@ -379,76 +227,44 @@ pub(super) fn scripts(values: Values<'_>, problems: &mut Vec<Problem>) -> Vec<Sc
             }
         }
         // The approval of a call shows its name and arguments only.
-        let message = format!("the tool `{}` runs: {}", entry.key, one_line(&command));
+        let command = one_line(&script.command);
+        let message = format!("the tool `{}` runs: {command}", entry.key);
         problems.push(
             Problem::warning("runs-command", message)
                 .at(&entry.key_place)
                 .help("approve its calls only if you trust this command"),
         );
-        let all = || arguments.iter().map(|(name, _)| name.clone()).collect();
-        scripts.push(ScriptSettings {
-            name: entry.key.clone(),
-            description: script.string("description").unwrap_or_default(),
-            required: script.texts("required").unwrap_or_else(all),
-            environment: variables(script, "env"),
-            directory: script.string("working_dir"),
-            command,
-            arguments,
-        });
+        let name = entry.key.clone();
+        scripts.push(ScriptSettings { name, ..script });
     }
     scripts
 }
 
 /// Reads the request of a toolset of the type `api`.
 pub(super) fn api(values: Values<'_>, problems: &mut Vec<Problem>) -> Option<ApiSettings> {
-    let request = values.table("api_config")?;
-    let (name, endpoint) = (request.string("name")?, request.string("endpoint")?);
-    check_tool_name(&name, request.mapping(), problems);
-    check_address(&endpoint, request.node("endpoint"), problems);
-    let headers = variables(request, "headers");
-    let host = endpoint.split_once("://").map_or("", |(_, rest)| rest);
-    let host = host.split(['/', '?', '#']).next().unwrap_or_default();
-    if let Some(node) = request.node("endpoint").filter(|_| host.contains("${"))
-        && !headers.is_empty()
+    let settings = ApiSettings::from_values(values, problems)?;
+    let (request, written) = (&settings.request, values.table("api_config")?);
+    check_tool_name(&request.name, written.mapping(), problems);
+    check_address(&request.endpoint, written.node("endpoint"), problems);
+    let host = request.endpoint.split_once("://");
+    let host = host.map_or("", |(_, rest)| rest).split(['/', '?', '#']);
+    let is_chosen = host.take(1).any(|host| host.contains("${"));
+    if let Some(node) = written.node("endpoint").filter(|_| is_chosen)
+        && !request.headers.is_empty()
     {
         let message = "the model chooses the host, which would receive the `headers`";
         let help = "write the host into the address, or take the headers out";
         problems.push(problem(node, "bad-value", message, help));
     }
-    Some(ApiSettings {
-        description: request.string("instruction").unwrap_or_default(),
-        is_post: request.text("method") == Some("POST"),
-        arguments: arguments(request),
-        required: request.texts("required").unwrap_or_default(),
-        headers,
-        timeout: values.duration("timeout")?,
-        allows_private: values.boolean("allow_private_ips").unwrap_or_default(),
-        name,
-        endpoint,
-    })
+    Some(settings)
 }
 
 /// Reads the address of a toolset of the type `open_url`.
 pub(super) fn open_url(values: Values<'_>, problems: &mut Vec<Problem>) -> Option<OpenUrlSettings> {
-    let (name, url) = (values.string("name")?, values.string("url")?);
-    check_tool_name(&name, values.mapping(), problems);
-    check_address(&url, values.node("url"), problems);
-    Some(OpenUrlSettings { name, url })
-}
-
-/// Returns the arguments of a tool: names and JSON Schemas.
-fn arguments(values: Values<'_>) -> Vec<(String, Value)> {
-    let schema = |entry: &MapEntry| match entry.value.to_value() {
-        Value::Object(mut schema) => {
-            schema.entry("type").or_insert_with(|| "string".into());
-            Value::Object(schema)
-        }
-        _ => json!({ "type": "string" }),
-    };
-    let entries = values.map("args").iter();
-    entries
-        .map(|entry| (entry.key.clone(), schema(entry)))
-        .collect()
+    let settings = OpenUrlSettings::from_values(values, problems)?;
+    check_tool_name(&settings.name, values.mapping(), problems);
+    check_address(&settings.url, values.node("url"), problems);
+    Some(settings)
 }
 
 /// Reports a name that no tool may have, or that a tool of the program has: a rule for that tool must not permit

@@ -2,21 +2,153 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use cachalot_core::config::{
-    Custom, Literal, Parameter, ParameterKind as Kind, Table, Values, key, no_effect,
+    Custom, Located, Parameter, ParameterKind as Kind, SettingValue, Settings, Table, Values,
+    no_effect,
 };
-use cachalot_core::tree::{Node, expand_set, unset_variables};
+use cachalot_core::tree::{MapEntry, Node, expand_set, unset_variables};
 use cachalot_core::{Problem, Secret};
-use cachalot_tools::filter::NameFilter;
+use cachalot_tools::filter::{NameFilter, check_patterns};
 use serde_json::json;
 
 use super::docker_server;
-use super::kinds::{PATTERNS, SIZE, TIME, VARIABLES, check_patterns, filter, problem, variables};
+use super::shared_keys::problem;
+use crate::server_settings::McpLimits;
 use crate::{McpSettings, McpTransport, OfferSettings, ToolTrust};
 
+/// The keys of a server in `mcps`.
+pub const SERVER: &Table = ServerOfFile::TABLE;
+
+/// An MCP server.
+#[derive(Debug, Settings)]
+#[settings(name = "an MCP server", also = OF_OTHERS)]
+struct ServerOfFile {
+    #[setting(flatten)]
+    server: ServerKeys,
+    /// `docker:NAME`: a server of Docker's MCP catalog, in place of `command` and `url`.
+    #[setting(key = "ref")]
+    reference: Option<Located<String>>,
+}
+
+/// The keys of a server, wherever it is defined.
+#[derive(Debug, Settings)]
+#[settings(name = "an MCP server", default, check = check_enabled_tools)]
+pub(super) struct ServerKeys {
+    #[setting(flatten)]
+    address: Address,
+    /// A program to start; messages are exchanged over its standard input and output.
+    command: Option<String>,
+    /// The arguments of the program.
+    #[setting(alias = "arguments")]
+    args: Vec<String>,
+    /// Environment variables of the program.
+    #[setting(alias = "environment")]
+    env: BTreeMap<String, Secret<String>>,
+    /// The working directory of the program.
+    #[setting(alias = "workingDirectory", alias = "working_dir", alias = "cwd")]
+    working_directory: Option<PathBuf>,
+    remote: Option<Remote>,
+    /// The transport: `stdio` or `http`. Not needed.
+    #[setting(key = "type", alias = "transport", kind = Kind::Custom(&TRANSPORT))]
+    _transport: Option<String>,
+    #[setting(flatten)]
+    limits: McpLimits,
+    /// Patterns of the tools to use; or trusted properties of tools: `{search: {read_only: true, ttl: 5m}}`.
+    tools: Option<ToolChoice>,
+    /// Patterns of the tools to use, like `tools`.
+    #[setting(key = "enabledTools", alias = "enabled_tools")]
+    enabled_tools: Option<NameFilter>,
+    /// Tools that change nothing: `read_only`, a list of patterns, and `ttl`, how long their results may be served from
+    /// the cache. Tools of a server on another machine still require approval.
+    trust: Option<TrustedPatterns>,
+    /// `false` omits the resources; `{ttl: 1h}` sets how long they may be served from the cache.
+    #[setting(default)]
+    resources: OfferSettings,
+    /// `false` omits the prompts; `{ttl: 1h}` sets how long they may be served from the cache.
+    #[setting(default)]
+    prompts: OfferSettings,
+}
+
+/// The address of a server.
+#[derive(Debug, Default, Settings)]
+#[settings(name = "an address")]
+struct Address {
+    /// The address of a server that is reached over streamable HTTP.
+    #[setting(kind = Kind::Custom(&URL))]
+    url: Option<Secret<String>>,
+    /// Headers of every request to `url`.
+    headers: BTreeMap<String, Secret<String>>,
+}
+
+/// `url` and `headers` in a mapping of their own.
+#[derive(Debug, Settings)]
+#[settings(name = "`remote`", also = REMOTE_KEYS_OF_OTHERS)]
+struct Remote {
+    #[setting(flatten)]
+    address: Address,
+    /// The transport: `http`.
+    #[setting(key = "transport_type", alias = "transportType", alias = "type", kind = Kind::Custom(&TRANSPORT))]
+    _transport: Option<String>,
+}
+
+/// The trust in tools by patterns.
+#[derive(Debug, Settings)]
+#[settings(name = "`trust`", sentence = "")]
+struct TrustedPatterns {
+    /// Patterns of tools that change nothing.
+    #[setting(alias = "readOnly", kind = NameFilter::KIND)]
+    read_only: Vec<String>,
+    /// How long results may be served from the cache.
+    #[setting(key = "ttl")]
+    lifetime: Option<Duration>,
+}
+
+/// A mapping of `resources` or `prompts`.
+#[derive(Debug, Settings)]
+#[settings(name = "`resources` or `prompts`", sentence = "")]
+struct OfferKeys {
+    /// How long they may be served from the cache.
+    #[setting(key = "ttl")]
+    lifetime: Option<Duration>,
+}
+
+/// `tools` of a server.
+#[derive(Debug)]
+enum ToolChoice {
+    /// Those whose names match.
+    Matching(NameFilter),
+    /// All of them, with the trust in those whose names match a pattern.
+    All(Vec<(String, ToolTrust)>),
+}
+
+/// Keys of servers in docker-agent that change nothing here, wherever the server is defined.
+#[rustfmt::skip]
+pub(super) const SERVER_KEYS_OF_OTHERS: &[Parameter] = &[
+    no_effect("version", "install the program, so that it is found in PATH: nothing is installed automatically"),
+    no_effect("allow_private_ips", "the address in the file is reached, wherever it is"),
+];
+
+/// Keys of servers in docker-agent that change nothing here.
+#[rustfmt::skip]
+const OF_OTHERS: &[Parameter] = &[
+    SERVER_KEYS_OF_OTHERS[0],
+    SERVER_KEYS_OF_OTHERS[1],
+    no_effect("instruction", "write it into the `instruction` of the agents"),
+    no_effect("config", "configure the server with `docker mcp config`, or its `env`"),
+    no_effect("lifecycle", "`startup_timeout` and `required` of a server decide about its start"),
+    no_effect("defer", "the model is shown all tools, which the provider keeps in its cache"),
+    no_effect("toon", "results are shown to the model as the tool returns them"),
+];
+
+const REMOTE_KEYS_OF_OTHERS: &[Parameter] = &[no_effect(
+    "oauth",
+    "a program cannot sign in: give the server a token in `headers`",
+)];
+
 /// The kind of a transport. In a toolset, `type` has the value `mcp`.
-const TRANSPORT: Kind = Kind::Custom(&Custom {
+static TRANSPORT: Custom = Custom {
     schema: Some(|| json!({ "enum": TRANSPORTS })),
     check: |entry, problems| {
         let kind = entry.value.as_text().unwrap_or_default();
@@ -37,7 +169,7 @@ const TRANSPORT: Kind = Kind::Custom(&Custom {
             ..found
         });
     },
-});
+};
 
 const TRANSPORTS: [&str; 7] = [
     "mcp",
@@ -49,7 +181,7 @@ const TRANSPORTS: [&str; 7] = [
     "streamable_http",
 ];
 
-const URL: Kind = Kind::Custom(&Custom {
+static URL: Custom = Custom {
     schema: Some(|| Kind::Text.schema(false)),
     check: |entry, problems| {
         Kind::Text.check(entry, problems);
@@ -63,7 +195,7 @@ const URL: Kind = Kind::Custom(&Custom {
             ));
         }
     },
-});
+};
 
 fn is_web(url: &str) -> bool {
     // A variable that is not set was reported before, and the server is not started.
@@ -71,68 +203,71 @@ fn is_web(url: &str) -> bool {
         || url::Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https"))
 }
 
-pub(super) const ADDRESS: &[Parameter] = &[
-    key(
-        "url",
-        URL,
-        "The address of a server that is reached over streamable HTTP.",
-    ),
-    key("headers", VARIABLES, "Headers of every request to `url`."),
-];
+/// `true`, `false`, or a mapping.
+impl SettingValue for OfferSettings {
+    const KIND: Kind = Kind::Custom(&OFFERED);
 
-static REMOTE: Table = Table::new(
-    "`remote`",
-    "`url` and `headers` in a mapping of their own.",
-    &[
-        ADDRESS,
-        &[key("transport_type", TRANSPORT, "The transport: `http`.")
-            .with_aliases(&["transportType", "type"])],
-        &[no_effect(
-            "oauth",
-            "a program cannot sign in: give the server a token in `headers`",
-        )],
-    ],
-);
+    fn from_node(node: &Node, _: Kind, problems: &mut Vec<Problem>) -> Option<Self> {
+        if let Some(is_offered) = node.as_boolean() {
+            let default = Self::default();
+            return Some(Self {
+                is_offered,
+                ..default
+            });
+        }
+        let keys = OfferKeys::from_node(node, OfferKeys::KIND, problems)?;
+        Some(Self {
+            is_offered: true,
+            lifetime: keys.lifetime,
+        })
+    }
+}
 
-/// `true`, `false`, or a mapping with the keys of [`OFFER`].
-const OFFERED: Kind = Kind::Custom(&Custom {
-    schema: Some(|| json!({ "anyOf": [{ "type": "boolean" }, OFFER.schema(true)] })),
+static OFFERED: Custom = Custom {
+    schema: Some(|| json!({ "anyOf": [{ "type": "boolean" }, OfferKeys::TABLE.schema(true)] })),
     check: |entry, problems| {
         if entry.value.as_boolean().is_none() {
-            OFFER.read(&entry.value, problems);
+            OfferKeys::TABLE.read(&entry.value, problems);
         }
     },
-});
-
-static OFFER: Table = Table::new(
-    "`resources` or `prompts`",
-    "",
-    &[&[key(
-        "ttl",
-        TIME,
-        "How long they may be served from the cache.",
-    )]],
-);
+};
 
 /// A list of patterns, or a mapping of patterns to the trust in these tools.
-const TOOLS: Kind = Kind::Custom(&Custom {
+impl SettingValue for ToolChoice {
+    const KIND: Kind = Kind::Custom(&TOOLS);
+
+    fn from_node(node: &Node, _: Kind, problems: &mut Vec<Problem>) -> Option<Self> {
+        let Some(entries) = node.as_map() else {
+            return NameFilter::from_node(node, NameFilter::KIND, problems).map(Self::Matching);
+        };
+        let mut trust = |entry: &MapEntry| {
+            let trust = ToolTrust::from_node(&entry.value, ToolTrust::KIND, problems)?;
+            Some((entry.key.clone(), trust))
+        };
+        Some(Self::All(entries.iter().filter_map(&mut trust).collect()))
+    }
+}
+
+static TOOLS: Custom = Custom {
     schema: Some(|| {
-        let trust = json!({ "type": "object", "additionalProperties": TOOL_TRUST.schema(true) });
-        json!({ "anyOf": [PATTERNS.schema(true), trust] })
+        let trust =
+            json!({ "type": "object", "additionalProperties": ToolTrust::TABLE.schema(true) });
+        json!({ "anyOf": [NameFilter::KIND.schema(true), trust] })
     }),
     check: |section, problems| {
         if section.value.as_list().is_some() {
-            return PATTERNS.check(section, problems);
+            return NameFilter::KIND.check(section, problems);
         }
         let Some(entries) = section.value.as_map() else {
             let expected = "a list of patterns, or a mapping of tools to what is believed of them";
             return problems.push(section.value.wrong_type("`tools`", expected));
         };
         for entry in entries {
-            let Some(tool) = TOOL_TRUST.read(&entry.value, problems) else {
+            let Some(values) = ToolTrust::TABLE.read(&entry.value, problems) else {
                 continue;
             };
-            if tool.node("ttl").is_some() && tool.boolean("read_only") != Some(true) {
+            let trust = ToolTrust::from_values(values, problems).unwrap_or_default();
+            if values.node("ttl").is_some() && !trust.read_only {
                 problems.push(problem(
                     &entry.value,
                     "bad-value",
@@ -143,90 +278,7 @@ const TOOLS: Kind = Kind::Custom(&Custom {
             problems.extend(check_patterns(&[entry.key.as_str()], &entry.value, "tools"));
         }
     },
-});
-
-static TOOL_TRUST: Table = Table::new(
-    "a tool of an MCP server",
-    "",
-    &[&[
-        key(
-            "read_only",
-            Kind::Boolean,
-            "Set for a tool that changes nothing.",
-        )
-        .with_aliases(&["readOnly"]),
-        TRUSTED_TTL,
-    ]],
-);
-
-const TRUSTED_TTL: Parameter = key(
-    "ttl",
-    TIME,
-    "How long results may be served from the cache.",
-);
-
-static TRUST: Table = Table::new(
-    "`trust`",
-    "",
-    &[&[
-        key(
-            "read_only",
-            PATTERNS,
-            "Patterns of tools that change nothing.",
-        )
-        .with_aliases(&["readOnly"]),
-        TRUSTED_TTL,
-    ]],
-);
-
-#[rustfmt::skip]
-pub(super) const SERVER_KEYS: &[Parameter] = &[
-    no_effect("version", "install the program, so that it is found in PATH: nothing is installed automatically"),
-    no_effect("allow_private_ips", "the address in the file is reached, wherever it is"),
-    key("command", Kind::Text, "A program to start; messages are exchanged over its standard input and output."),
-    key("args", Kind::Texts, "The arguments of the program.").with_aliases(&["arguments"]),
-    key("env", VARIABLES, "Environment variables of the program.").with_aliases(&["environment"]),
-    key("working_directory", Kind::Text, "The working directory of the program.").with_aliases(&["workingDirectory", "working_dir", "cwd"]),
-    key("remote", Kind::Table(&REMOTE), ""),
-    key("type", TRANSPORT, "The transport: `stdio` or `http`. Not needed.").with_aliases(&["transport"]),
-    key("timeout", TIME, "The maximum duration of a call. A progress notification of the server restarts it.").default(Literal::Text("60s")).with_aliases(&["toolTimeout", "tool_timeout"]),
-    key("max_timeout", TIME, "The maximum total duration of a call, regardless of progress notifications.").default(Literal::Text("10m")).with_aliases(&["maxTimeout"]),
-    key("startup_timeout", TIME, "The maximum duration of the start.").default(Literal::Text("60s")).with_aliases(&["startupTimeout"]),
-    key("required", Kind::Boolean, "Makes the start of the agent fail if the server does not start; otherwise that causes a warning.").default(Literal::Boolean(false)),
-    key("max_output", SIZE, "The approximate maximum of text that is shown of an answer, in bytes.").default(Literal::Integer(100_000)).with_aliases(&["maxOutput"]),
-    key("max_message", SIZE, "The maximum size of a message from the server in bytes, including pictures; a larger message is dropped, and the call that it answers fails immediately.").default(Literal::Integer(16 << 20)).with_aliases(&["maxMessage"]),
-    key("tools", TOOLS, "Patterns of the tools to use; or trusted properties of tools: `{search: {read_only: true, ttl: 5m}}`."),
-    key("enabledTools", PATTERNS, "Patterns of the tools to use, like `tools`.").with_aliases(&["enabled_tools"]),
-    key("trust", Kind::Table(&TRUST), "Tools that change nothing: `read_only`, a list of patterns, and `ttl`, how long their results may be served from the cache. Tools of a server on another machine still require approval."),
-    key("resources", OFFERED, "`false` omits the resources; `{ttl: 1h}` sets how long they may be served from the cache."),
-    key("prompts", OFFERED, "`false` omits the prompts; `{ttl: 1h}` sets how long they may be served from the cache."),
-];
-
-/// The keys of a server in `mcps`.
-pub static SERVER: Table = Table::new(
-    "an MCP server",
-    "An MCP server.",
-    &[
-        ADDRESS,
-        SERVER_KEYS,
-        &[key(
-            "ref",
-            Kind::Text,
-            "`docker:NAME`: a server of Docker's MCP catalog, in place of `command` and `url`.",
-        )],
-        OF_OTHERS,
-    ],
-);
-
-/// Keys of servers in docker-agent that change nothing here.
-#[rustfmt::skip]
-const OF_OTHERS: &[Parameter] = &[
-    no_effect("instruction", "write it into the `instruction` of the agents"),
-    no_effect("config", "configure the server with `docker mcp config`, or its `env`"),
-    no_effect("lifecycle", "`startup_timeout` and `required` of a server decide about its start"),
-    no_effect("defer", "the model is shown all tools, which the provider keeps in its cache"),
-    no_effect("toon", "results are shown to the model as the tool returns them"),
-];
+};
 
 /// The definition of a server, and the selection of its tools.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -256,9 +308,21 @@ pub fn read_servers(
     };
     for entry in entries {
         let expanded = expand_set(&entry.value, None, environment, problems);
-        if let Some(values) = SERVER.read(&expanded, problems)
-            && let Some(mut definition) = definition(&entry.key, values, problems)
-        {
+        let keys = ServerOfFile::read(&expanded, problems);
+        let definition = keys.and_then(|ServerOfFile { server, reference }| {
+            let of_catalog = reference.and_then(|reference| {
+                let found = server.of_catalog(&reference.value);
+                if found.is_none() {
+                    let message = "`ref` of a server does not begin with `docker:`";
+                    let help = "write `docker:NAME`, or the `command` or `url` of the server";
+                    let problem = Problem::new("unknown-server", message).at(&reference.place);
+                    problems.push(problem.help(help));
+                }
+                found
+            });
+            server.definition(&entry.key, of_catalog, &expanded, problems)
+        });
+        if let Some(mut definition) = definition {
             definition.unset = unset_variables(&entry.value, environment);
             servers.insert(entry.key.clone(), definition);
         }
@@ -266,64 +330,8 @@ pub fn read_servers(
     servers
 }
 
-/// Returns the server of a mapping with the keys of a server.
-pub(super) fn definition(
-    name: &str,
-    values: Values<'_>,
-    problems: &mut Vec<Problem>,
-) -> Option<ServerDefinition> {
-    let filter = selection(values, problems);
-    let of_catalog = catalog_server(name, values, problems);
-    let mut settings = match of_catalog {
-        Some(settings) => settings,
-        None => McpSettings::new(name, transport(values, problems)?),
-    };
-    settings.timeout = values.duration("timeout").unwrap_or(settings.timeout);
-    settings.startup_timeout = values
-        .duration("startup_timeout")
-        .unwrap_or(settings.startup_timeout);
-    settings.max_timeout = values
-        .duration("max_timeout")
-        .unwrap_or(settings.max_timeout);
-    settings.message_limit = values
-        .integer("max_message")
-        .unwrap_or(settings.message_limit);
-    settings.output_limit = values
-        .integer("max_output")
-        .unwrap_or(settings.output_limit);
-    settings.required = values.boolean("required").unwrap_or_default();
-    settings.resources = offer(values, "resources");
-    settings.prompts = offer(values, "prompts");
-    settings.trust = trust(values);
-    Some(ServerDefinition {
-        settings,
-        filter,
-        unset: Vec::new(),
-    })
-}
-
-/// Returns the server of Docker's catalog that `ref` names. A toolset has no such key here.
-fn catalog_server(
-    name: &str,
-    values: Values<'_>,
-    problems: &mut Vec<Problem>,
-) -> Option<McpSettings> {
-    let node = values.mapping().get("ref")?;
-    let server = docker_server::settings(node.as_text()?, variables(values, "env"));
-    if server.is_none() {
-        let message = "`ref` of a server does not begin with `docker:`";
-        let help = "write `docker:NAME`, or the `command` or `url` of the server";
-        problems.push(problem(node, "unknown-server", message, help));
-    }
-    let name = name.to_owned();
-    server.map(|server| McpSettings { name, ..server })
-}
-
-/// Returns the patterns in `tools` or `enabledTools`.
-fn selection(values: Values<'_>, problems: &mut Vec<Problem>) -> NameFilter {
-    let tools = filter(values, "tools");
-    let enabled = filter(values, "enabledTools");
-    if tools.is_some() && enabled.is_some() {
+fn check_enabled_tools(keys: &ServerKeys, values: Values<'_>, problems: &mut Vec<Problem>) {
+    if let (Some(ToolChoice::Matching(_)), Some(_)) = (&keys.tools, &keys.enabled_tools) {
         problems.push(problem(
             values.mapping(),
             "two-spellings",
@@ -331,102 +339,136 @@ fn selection(values: Values<'_>, problems: &mut Vec<Problem>) -> NameFilter {
             "leave one of them out",
         ));
     }
-    tools.or(enabled).unwrap_or_default()
 }
 
-fn transport(values: Values<'_>, problems: &mut Vec<Problem>) -> Option<McpTransport> {
-    let command = values.string("command");
-    let command = command.filter(|command| !command.trim().is_empty());
-    let arguments = values.texts("args").unwrap_or_default();
-    let environment = variables(values, "env");
-    let directory = values.text("working_directory").map(PathBuf::from);
-    let own = address(values);
-    let remote = values.table("remote").and_then(address);
-    let mut report = |code, message: &str, help: &str| {
-        problems.push(problem(values.mapping(), code, message, help));
-    };
-    if own.is_some() && remote.is_some() {
-        report(
-            "bad-value",
-            "the server has two addresses: `url` and `remote`",
-            "leave one of them out",
-        );
+impl ServerKeys {
+    /// Returns the server of Docker's catalog that `ref` names.
+    fn of_catalog(&self, reference: &str) -> Option<McpTransport> {
+        docker_server::settings(reference, self.env.clone()).map(|server| server.transport)
     }
-    match (command, own.or(remote)) {
-        (Some(command), None) => Some(McpTransport::Stdio {
-            command,
-            arguments,
-            environment,
-            directory,
-        }),
-        (None, Some((url, headers))) => {
-            if !arguments.is_empty() || !environment.is_empty() || directory.is_some() {
-                report(
-                    "bad-value",
-                    "`args`, `env` and `working_directory` mean nothing for a server that is reached by `url`",
-                    "leave them out, or give `headers`",
-                );
-            }
-            Some(McpTransport::Http { url, headers })
-        }
-        (Some(_), Some(_)) => {
+
+    /// Returns the server. `mapping` is that of its keys.
+    pub(super) fn definition(
+        self,
+        name: &str,
+        of_catalog: Option<McpTransport>,
+        mapping: &Node,
+        problems: &mut Vec<Problem>,
+    ) -> Option<ServerDefinition> {
+        let (patterns, mut trust) = match self.tools {
+            Some(ToolChoice::Matching(patterns)) => (Some(patterns), Vec::new()),
+            Some(ToolChoice::All(trust)) => (None, trust),
+            None => (None, Vec::new()),
+        };
+        trust.extend(self.trust.into_iter().flat_map(TrustedPatterns::by_pattern));
+        let program = Program {
+            command: self.command,
+            arguments: self.args,
+            environment: self.env,
+            directory: self.working_directory,
+        };
+        let remote = self.remote.map(|remote| remote.address);
+        let transport =
+            of_catalog.or_else(|| program.or_address(self.address, remote, mapping, problems))?;
+        Some(ServerDefinition {
+            settings: McpSettings {
+                limits: self.limits,
+                resources: self.resources,
+                prompts: self.prompts,
+                trust,
+                ..McpSettings::new(name, transport)
+            },
+            filter: patterns.or(self.enabled_tools).unwrap_or_default(),
+            unset: Vec::new(),
+        })
+    }
+}
+
+impl TrustedPatterns {
+    fn by_pattern(self) -> impl Iterator<Item = (String, ToolTrust)> {
+        let trust = ToolTrust {
+            read_only: true,
+            lifetime: self.lifetime,
+        };
+        let patterns = self.read_only.into_iter();
+        patterns.map(move |pattern| (pattern, trust))
+    }
+}
+
+impl Address {
+    fn transport(self) -> Option<McpTransport> {
+        let url = self.url.filter(|url| is_web(url.expose()))?;
+        let headers = self.headers;
+        Some(McpTransport::Http { url, headers })
+    }
+}
+
+/// The keys of a server that is a program.
+struct Program {
+    command: Option<String>,
+    arguments: Vec<String>,
+    environment: BTreeMap<String, Secret<String>>,
+    directory: Option<PathBuf>,
+}
+
+impl Program {
+    /// Returns the transport to the program, or to the address if there is no program.
+    fn or_address(
+        self,
+        own: Address,
+        remote: Option<Address>,
+        mapping: &Node,
+        problems: &mut Vec<Problem>,
+    ) -> Option<McpTransport> {
+        let command = self.command.filter(|command| !command.trim().is_empty());
+        let own = own.transport();
+        let remote = remote.and_then(Address::transport);
+        let mut report = |code, message: &str, help: &str| {
+            problems.push(problem(mapping, code, message, help));
+        };
+        if own.is_some() && remote.is_some() {
             report(
                 "bad-value",
-                "the server has both `command` and an address",
+                "the server has two addresses: `url` and `remote`",
                 "leave one of them out",
             );
-            None
         }
-        (None, None) => {
-            report(
-                "missing-key",
-                "the server has neither `command` nor `url`",
-                "add `command: …` for a program, or `url: …` for a server that runs already",
-            );
-            None
+        match (command, own.or(remote)) {
+            (Some(command), None) => Some(McpTransport::Stdio {
+                command,
+                arguments: self.arguments,
+                environment: self.environment,
+                directory: self.directory,
+            }),
+            (None, Some(address)) => {
+                if !self.arguments.is_empty()
+                    || !self.environment.is_empty()
+                    || self.directory.is_some()
+                {
+                    report(
+                        "bad-value",
+                        "`args`, `env` and `working_directory` mean nothing for a server that is reached by `url`",
+                        "leave them out, or give `headers`",
+                    );
+                }
+                Some(address)
+            }
+            (Some(_), Some(_)) => {
+                report(
+                    "bad-value",
+                    "the server has both `command` and an address",
+                    "leave one of them out",
+                );
+                None
+            }
+            (None, None) => {
+                report(
+                    "missing-key",
+                    "the server has neither `command` nor `url`",
+                    "add `command: …` for a program, or `url: …` for a server that runs already",
+                );
+                None
+            }
         }
     }
-}
-
-type Address = (Secret<String>, BTreeMap<String, Secret<String>>);
-
-fn address(values: Values<'_>) -> Option<Address> {
-    let url = values.text("url").filter(|url| is_web(url))?;
-    Some((Secret::new(url.to_owned()), variables(values, "headers")))
-}
-
-fn offer(values: Values<'_>, key: &str) -> OfferSettings {
-    OfferSettings {
-        is_offered: values.boolean(key).unwrap_or(true),
-        lifetime: values
-            .node(key)
-            .and_then(|node| OFFER.values(node)?.duration("ttl")),
-    }
-}
-
-/// Returns the trust in `tools` and in `trust`, in this order.
-fn trust(values: Values<'_>) -> Vec<(String, ToolTrust)> {
-    let by_tool = values.map("tools").iter().filter_map(|entry| {
-        let tool = TOOL_TRUST.values(&entry.value)?;
-        let trust = ToolTrust {
-            read_only: tool.boolean("read_only").unwrap_or_default(),
-            lifetime: tool.duration("ttl"),
-        };
-        Some((entry.key.clone(), trust))
-    });
-    let by_pattern = values.table("trust").into_iter().flat_map(|trust| {
-        let lifetime = trust.duration("ttl");
-        let patterns = trust.texts("read_only").unwrap_or_default();
-        patterns.into_iter().map(move |pattern| {
-            let read_only = true;
-            (
-                pattern,
-                ToolTrust {
-                    read_only,
-                    lifetime,
-                },
-            )
-        })
-    });
-    by_tool.chain(by_pattern).collect()
 }

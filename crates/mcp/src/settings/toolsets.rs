@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use cachalot_core::config::{
-    Custom, Literal, Parameter, ParameterKind as Kind, Table, Values, key,
+    Located, Parameter, ParameterKind as Kind, Settings, Table, Values, key,
 };
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::Node;
-use cachalot_core::{Problem, SourceSpan};
+use cachalot_core::{Problem, Secret, SourceSpan};
 use cachalot_tools::builtin::{
     ApiSettings, BackgroundJobsSettings, OpenUrlSettings, ScriptSettings, ShellSettings,
     SkillSelection, WebFetchSettings,
@@ -15,14 +15,10 @@ use cachalot_tools::builtin::{
 use cachalot_tools::filter::NameFilter;
 use serde_json::{Value, json};
 
-use super::docker_agent::{
-    self, API, INLINE_SKILLS, OF_OTHERS_OF_SERVERS, OPEN_URL, SCRIPT, SKILL_SOURCES,
-};
+use super::docker_agent::{self, OF_OTHERS_OF_SERVERS, SKILL_SOURCES};
 use super::docker_server;
-use super::kinds::{
-    NAME, OF_OTHERS, PATTERNS, SELECTION, SIZE, TIME, TYPE, VARIABLES, filter, problem, variables,
-};
-use super::servers::{ADDRESS, SERVER_KEYS, ServerDefinition, definition};
+use super::servers::{SERVER_KEYS_OF_OTHERS, ServerDefinition, ServerKeys};
+use super::shared_keys::{COMMON, NAME, OF_OTHERS, Selection, TYPE, problem};
 use crate::McpTransport;
 
 /// The toolsets of an agent, in the order of the file.
@@ -53,7 +49,7 @@ pub struct Toolset {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolsetKind {
     /// `read_file`, `list_dir`, `glob`, `grep`, `write_file`, `edit_file`, `apply_patch`.
-    Filesystem,
+    Filesystem(FolderSettings),
     /// `shell`.
     Shell(ShellSettings),
     /// `web_fetch`.
@@ -85,162 +81,252 @@ pub enum ToolsetKind {
     Actions(Vec<String>),
 }
 
-const COMMON: &[Parameter] = &[
-    TYPE,
-    key(
-        "tools",
-        PATTERNS,
-        "Patterns of the tools that are selected; `!` excludes.",
-    ),
-];
+/// The folders of the toolset `filesystem`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Settings)]
+#[settings(name = "`filesystem`", check = check_folders)]
+pub struct FolderSettings {
+    /// Folders that the tools may use; has to contain `.`, the workspace, outside of which they use none.
+    #[setting(key = "allow_list")]
+    pub allowed: Vec<String>,
+    /// Folders that no tool may use: the same as `*:path=FOLDER/**` under `permissions.deny`.
+    #[setting(key = "deny_list")]
+    pub denied: Vec<Located<String>>,
+}
+
+fn check_folders(_: &FolderSettings, values: Values<'_>, problems: &mut Vec<Problem>) {
+    docker_agent::check_folders(values, problems);
+}
+
+/// The keys of the toolset `todo`.
+#[derive(Debug, Settings)]
+#[settings(name = "`todo`")]
+struct TodoKeys {
+    /// Shares one list among the agents of the team that set it.
+    #[setting(default = false)]
+    shared: bool,
+}
+
+/// The keys of the toolset `actions`.
+#[derive(Debug, Settings)]
+#[settings(name = "`actions`")]
+struct ActionKeys {
+    /// The actions.
+    allow: Vec<String>,
+}
+
+/// The keys of a toolset of the type `mcp` with a server of `mcps`.
+#[derive(Debug, Settings)]
+#[settings(name = "`mcp`")]
+struct ServerReference {
+    /// A key of `mcps`, or `docker:NAME` for a server of Docker's MCP catalog.
+    #[setting(key = "ref")]
+    name: Option<Located<String>>,
+    /// Environment variables of the program.
+    env: BTreeMap<String, Secret<String>>,
+}
+
+/// The keys of a toolset of the type `mcp` with a server of its own. Their `type` is that of a server, which
+/// accepts `mcp`, too.
+#[derive(Debug, Settings)]
+#[settings(name = "`mcp`")]
+struct OwnServer {
+    /// The name of the server.
+    name: Option<String>,
+    #[setting(flatten)]
+    server: ServerKeys,
+}
+
+const SELECTION: &[Parameter] = Selection::PARAMETERS;
 
 /// The keys of a toolset of any type but `actions`; all keys of those without further ones.
 pub static TOOLSET: Table = Table::new(NAME, "", &[COMMON, SELECTION, OF_OTHERS]);
 
 /// The keys of a toolset of the type `filesystem`.
-#[rustfmt::skip]
-pub static FILESYSTEM: Table = Table::new(NAME, "", &[COMMON, SELECTION, &[
-    key("allow_list", Kind::Texts, "Folders that the tools may use; has to contain `.`, the workspace, outside of which they use none."),
-    key("deny_list", Kind::Texts, "Folders that no tool may use: the same as `*:path=FOLDER/**` under `permissions.deny`."),
-], OF_OTHERS]);
+pub static FILESYSTEM: Table = of_type(&[COMMON, SELECTION, FolderSettings::PARAMETERS, OF_OTHERS]);
 
 /// The keys of a toolset of the type `skills`. Those beside the common ones come from `skills` of an agent.
-static SKILLS_OF_AGENT: Table = Table::new(
-    NAME,
-    "",
-    &[
-        COMMON,
-        SELECTION,
-        &[
-            key("local", Kind::Custom(&Custom::hidden()), ""),
-            key("names", Kind::Custom(&Custom::hidden()), ""),
-            key("sources", Kind::Custom(&SKILL_SOURCES), ""),
-            key("inline", Kind::Custom(&INLINE_SKILLS), ""),
-        ],
-    ],
-);
-
-/// The keys of toolsets that run commands.
-#[rustfmt::skip]
-const COMMANDS: &[Parameter] = &[
-    key("max_output", SIZE, "The approximate maximum of output that is shown, in bytes.").default(Literal::Integer(30_000)).with_aliases(&["maxOutput"]),
-    key("env", VARIABLES, "Environment variables for every command.").with_aliases(&["environment"]),
-    key("pass_env", PATTERNS, "Patterns of environment variables that are passed on although they look like credentials.").with_aliases(&["passEnv"]),
-];
+static SKILLS_OF_AGENT: Table = of_type(&[
+    COMMON,
+    SELECTION,
+    SkillSelection::PARAMETERS,
+    &[key("sources", Kind::Custom(&SKILL_SOURCES), "")],
+]);
 
 /// The keys of a toolset of the type `shell`.
-#[rustfmt::skip]
-pub static SHELL: Table = Table::new(NAME, "", &[COMMON, SELECTION, &[
-    key("timeout", TIME, "The default timeout of a command.").default(Literal::Text("120s")),
-    key("max_timeout", TIME, "The maximum timeout that a call may request; at least `timeout`.").default(Literal::Text("600s")).with_aliases(&["maxTimeout"]),
-], COMMANDS, OF_OTHERS]);
+pub static SHELL: Table = of_type(&[COMMON, SELECTION, ShellSettings::PARAMETERS, OF_OTHERS]);
 
 /// The keys of a toolset of the type `background_jobs`.
-#[rustfmt::skip]
-pub static BACKGROUND_JOBS: Table = Table::new(NAME, "", &[COMMON, SELECTION, COMMANDS, &[
-    key("recall", Kind::Boolean, "Lets a call request that the notice about the end of its job contains the output.").default(Literal::Boolean(false)),
-], OF_OTHERS]);
+pub static BACKGROUND_JOBS: Table = of_type(&[
+    COMMON,
+    SELECTION,
+    BackgroundJobsSettings::PARAMETERS,
+    OF_OTHERS,
+]);
 
 /// The keys of a toolset of the type `todo`.
-#[rustfmt::skip]
-pub static TODO: Table = Table::new(NAME, "", &[COMMON, SELECTION, &[
-    key("shared", Kind::Boolean, "Shares one list among the agents of the team that set it.").default(Literal::Boolean(false)),
-], OF_OTHERS]);
+pub static TODO: Table = of_type(&[COMMON, SELECTION, TodoKeys::PARAMETERS, OF_OTHERS]);
 
 /// The keys of a toolset of the type `fetch`.
-#[rustfmt::skip]
-pub static FETCH: Table = Table::new(NAME, "", &[COMMON, SELECTION, &[
-    key("timeout", TIME, "The timeout of a call.").default(Literal::Text("30s")),
-    key("max_chars", Kind::IntegerIn(1, 500_000), "The default maximum number of characters of a result.").default(Literal::Integer(20_000)).with_aliases(&["maxChars"]),
-    key("max_bytes", SIZE, "The maximum number of bytes that are read from a server.").default(Literal::Integer(5 << 20)).with_aliases(&["maxBytes"]),
-    key("ttl", TIME, "How long results may be served from the cache."),
-    key("allow", Kind::Texts, "Private hosts and networks that may be fetched from."),
-    key("allowed_hosts", Kind::Texts, "The only hosts and networks that may be fetched from.").with_aliases(&["allowedHosts"]),
-    key("allowed_domains", Kind::Texts, "Like `allowed_hosts`; a host stands for its subdomains, too."),
-    key("blocked_domains", Kind::Texts, "Hosts, their subdomains and networks that are never fetched from."),
-    key("headers", VARIABLES, "Headers of every request; needs `allowed_hosts` or `allowed_domains`."),
-    key("allow_private_ips", Kind::Boolean, "Private addresses may be fetched from.").default(Literal::Boolean(false)),
-], OF_OTHERS]);
+pub static FETCH: Table = of_type(&[COMMON, SELECTION, WebFetchSettings::PARAMETERS, OF_OTHERS]);
 
-static ACTIONS: Table = Table::new(
-    NAME,
-    "",
+static ACTIONS: Table = of_type(&[&[TYPE], ActionKeys::PARAMETERS, SELECTION]);
+
+/// The keys of a toolset of the type `script`.
+static SCRIPT: Table = of_type(&[
     &[
-        &[TYPE, key("allow", Kind::Texts, "The actions.")],
-        SELECTION,
+        TYPE,
+        key(
+            "shell",
+            Kind::Tables(ScriptSettings::TABLE),
+            "The commands by the names of their tools.",
+        ),
     ],
-);
+    SELECTION,
+    OF_OTHERS,
+]);
 
-/// The keys of a toolset of the type `mcp` with a server of `mcps`.
-static REFERENCE: Table = Table::new(
-    NAME,
-    "",
-    &[
-        COMMON,
-        SELECTION,
-        &[
-            key(
-                "ref",
-                Kind::Text,
-                "A key of `mcps`, or `docker:NAME` for a server of Docker's MCP catalog.",
-            ),
-            key("env", VARIABLES, "Environment variables of the program."),
-        ],
-        OF_OTHERS_OF_SERVERS,
-        OF_OTHERS,
-    ],
-);
+static API: Table = of_type(&[&[TYPE], ApiSettings::PARAMETERS, SELECTION, OF_OTHERS]);
 
-/// The keys of a toolset of the type `mcp` with a server of its own. Their `type` is that of a server, which
-/// accepts `mcp`, too.
-static OWN_SERVER: Table = Table::new(
-    NAME,
-    "",
-    &[
-        &[key("name", Kind::Text, "The name of the server.")],
-        ADDRESS,
-        SERVER_KEYS,
-        SELECTION,
-        OF_OTHERS,
-    ],
-);
+static OPEN_URL: Table = of_type(&[&[TYPE], OpenUrlSettings::PARAMETERS, SELECTION, OF_OTHERS]);
 
-/// The tables by type. The last type is another word for `fetch`.
-static TYPES: [(&str, &Table); 15] = [
-    ("filesystem", &FILESYSTEM),
-    ("shell", &SHELL),
-    ("fetch", &FETCH),
-    ("memory", &TOOLSET),
-    ("skills", &SKILLS_OF_AGENT),
-    ("think", &TOOLSET),
-    ("todo", &TODO),
-    ("user_prompt", &TOOLSET),
-    ("background_jobs", &BACKGROUND_JOBS),
-    ("mcp", &OWN_SERVER),
-    ("actions", &ACTIONS),
-    ("script", &SCRIPT),
-    ("api", &API),
-    ("open_url", &OPEN_URL),
-    ("web_fetch", &FETCH),
+static REFERENCE: Table = of_type(&[
+    COMMON,
+    SELECTION,
+    ServerReference::PARAMETERS,
+    OF_OTHERS_OF_SERVERS,
+    OF_OTHERS,
+]);
+
+static OWN_SERVER: Table = of_type(&[
+    OwnServer::PARAMETERS,
+    SELECTION,
+    SERVER_KEYS_OF_OTHERS,
+    OF_OTHERS,
+]);
+
+const fn of_type(groups: &'static [&'static [Parameter]]) -> Table {
+    Table::new(NAME, "", groups)
+}
+
+/// A type of toolsets.
+struct ToolsetType {
+    word: &'static str,
+    table: &'static Table,
+    /// The names of its tools, if they do not depend on the file.
+    tools: &'static [&'static str],
+    read: Reader,
+}
+
+/// Reads the keys that only toolsets of one type have.
+type Reader = fn(Values<'_>, &mut Vec<Problem>) -> Option<ToolsetKind>;
+
+const fn named(
+    word: &'static str,
+    table: &'static Table,
+    tools: &'static [&'static str],
+    read: Reader,
+) -> ToolsetType {
+    ToolsetType {
+        word,
+        table,
+        tools,
+        read,
+    }
+}
+
+/// The types. The last one is another word for `fetch`.
+static TYPES: [ToolsetType; 15] = [
+    named("filesystem", &FILESYSTEM, &FILES, |values, problems| {
+        FolderSettings::from_values(values, problems).map(ToolsetKind::Filesystem)
+    }),
+    named("shell", &SHELL, &["shell"], |values, problems| {
+        ShellSettings::from_values(values, problems).map(ToolsetKind::Shell)
+    }),
+    named("fetch", &FETCH, &["web_fetch"], fetch),
+    named("memory", &TOOLSET, &["memory"], |_, _| {
+        Some(ToolsetKind::Memory)
+    }),
+    named("skills", &SKILLS_OF_AGENT, &SKILLS, |values, problems| {
+        SkillSelection::from_values(values, problems).map(ToolsetKind::Skills)
+    }),
+    named("think", &TOOLSET, &["think"], |_, _| {
+        Some(ToolsetKind::Think)
+    }),
+    named("todo", &TODO, &TODOS, |values, problems| {
+        let TodoKeys { shared } = TodoKeys::from_values(values, problems)?;
+        Some(ToolsetKind::Todo { shared })
+    }),
+    named("user_prompt", &TOOLSET, &["user_prompt"], |_, _| {
+        Some(ToolsetKind::UserPrompt)
+    }),
+    named(
+        "background_jobs",
+        &BACKGROUND_JOBS,
+        &JOBS,
+        |values, problems| {
+            BackgroundJobsSettings::from_values(values, problems).map(ToolsetKind::BackgroundJobs)
+        },
+    ),
+    // Its reader needs the other servers.
+    named("mcp", &OWN_SERVER, &[], |_, _| None),
+    named("actions", &ACTIONS, &[], |values, problems| {
+        Some(ToolsetKind::Actions(actions(values, problems)?))
+    }),
+    named("script", &SCRIPT, &[], |values, problems| {
+        Some(ToolsetKind::Scripts(docker_agent::scripts(
+            values, problems,
+        )))
+    }),
+    named("api", &API, &[], |values, problems| {
+        Some(ToolsetKind::Api(Box::new(docker_agent::api(
+            values, problems,
+        )?)))
+    }),
+    named("open_url", &OPEN_URL, &[], |values, problems| {
+        docker_agent::open_url(values, problems).map(ToolsetKind::OpenUrl)
+    }),
+    named("web_fetch", &FETCH, &["web_fetch"], fetch),
 ];
+
+fn fetch(values: Values<'_>, problems: &mut Vec<Problem>) -> Option<ToolsetKind> {
+    let settings = WebFetchSettings::from_values(values, problems)?;
+    Some(ToolsetKind::Fetch(Box::new(settings)))
+}
+
+fn actions(values: Values<'_>, problems: &mut Vec<Problem>) -> Option<Vec<String>> {
+    let ActionKeys { allow } = ActionKeys::from_values(values, problems)?;
+    if allow.is_empty() {
+        problems.push(problem(
+            values.mapping(),
+            "missing-key",
+            "a toolset of type `actions` needs `allow`",
+            "list the actions: `allow: [http.get, document.text]`",
+        ));
+    }
+    Some(allow)
+}
 
 /// Returns the types that messages suggest.
 fn types() -> Vec<&'static str> {
     let types = TYPES.split_last().map(|(_, types)| types);
-    types.into_iter().flatten().map(|(word, _)| *word).collect()
+    types
+        .into_iter()
+        .flatten()
+        .map(|known| known.word)
+        .collect()
 }
 
 /// Returns the JSON Schema of a toolset.
 #[must_use]
 pub fn toolset_schema() -> Value {
-    let keys_by_type = TYPES.iter().map(|(word, table)| {
-        let mut keys = table.schema(true);
-        if *word == "mcp" {
+    let keys_by_type = TYPES.iter().map(|known| {
+        let (word, mut keys) = (known.word, known.table.schema(true));
+        if word == "mcp" {
             keys = json!({ "anyOf": [REFERENCE.schema(true), keys] });
         }
         json!({ "if": { "properties": { "type": { "enum": [word] } } }, "then": keys })
     });
-    let words = TYPES.map(|(word, _)| word);
+    let words: Vec<&str> = TYPES.iter().map(|known| known.word).collect();
     json!({
         "type": "object",
         "required": ["type"],
@@ -281,7 +367,7 @@ fn toolset(
     before: &ToolsetSettings,
     problems: &mut Vec<Problem>,
 ) -> Option<Toolset> {
-    let (word, table) = match table(node) {
+    let (kind, table) = match type_of(node) {
         Ok(found) => found,
         Err(problem) => {
             problems.push(problem);
@@ -289,66 +375,38 @@ fn toolset(
         }
     };
     let values = table.read(node, problems)?;
-    docker_agent::check(word, values, problems);
-    let mut own = |names| own_filter(values, names, problems);
-    let (kind, filter) = match word {
-        "filesystem" => (ToolsetKind::Filesystem, own(&FILES)),
-        "shell" => (ToolsetKind::Shell(shell(values)), own(&["shell"])),
-        "fetch" | "web_fetch" => (
-            ToolsetKind::Fetch(Box::new(fetch(values))),
-            own(&["web_fetch"]),
-        ),
-        "memory" => (ToolsetKind::Memory, own(&["memory"])),
-        "skills" => (ToolsetKind::Skills(skill_selection(values)), own(&SKILLS)),
-        "script" => (
-            ToolsetKind::Scripts(docker_agent::scripts(values, problems)),
-            NameFilter::default(),
-        ),
-        "api" => (
-            ToolsetKind::Api(Box::new(docker_agent::api(values, problems)?)),
-            NameFilter::default(),
-        ),
-        "open_url" => (
-            ToolsetKind::OpenUrl(docker_agent::open_url(values, problems)?),
-            NameFilter::default(),
-        ),
-        "think" => (ToolsetKind::Think, own(&["think"])),
-        "todo" => {
-            let shared = values.boolean("shared").unwrap_or_default();
-            (ToolsetKind::Todo { shared }, own(&TODOS))
-        }
-        "user_prompt" => (ToolsetKind::UserPrompt, own(&["user_prompt"])),
-        "background_jobs" => {
-            let settings = background_jobs(values);
-            (ToolsetKind::BackgroundJobs(settings), own(&JOBS))
-        }
-        "actions" => (
-            ToolsetKind::Actions(actions(values, problems)),
-            NameFilter::default(),
-        ),
-        _ => {
-            let (definition, filter) = if *table == REFERENCE {
-                referenced(values, servers, problems)?
-            } else {
-                own_server(values, servers, before, problems)?
-            };
-            (ToolsetKind::Mcp(Box::new(definition)), filter)
-        }
+    let selection = Selection::from_values(values, problems);
+    let mut filter = NameFilter::default();
+    if !kind.tools.is_empty() {
+        filter = own_filter(values, kind.tools, problems);
+    }
+    let settings = if kind.word == "mcp" {
+        let definition = if *table == REFERENCE {
+            filter = values.setting("tools", problems).unwrap_or_default();
+            referenced(values, servers, problems)?
+        } else {
+            own_server(values, servers, before, problems)?
+        };
+        ToolsetKind::Mcp(Box::new(definition))
+    } else {
+        (kind.read)(values, problems)?
     };
+    let Selection {
+        read_only,
+        instruction,
+    } = selection?;
     Some(Toolset {
-        kind,
+        kind: settings,
         filter,
-        read_only: values.boolean("readonly").unwrap_or_default(),
-        instruction: values
-            .string("instruction")
-            .map(|text| text.replace(docker_agent::ORIGINAL_INSTRUCTIONS, "")),
+        read_only,
+        instruction: instruction.map(|text| text.replace(docker_agent::ORIGINAL_INSTRUCTIONS, "")),
         unset: Vec::new(),
         place: node.head(),
     })
 }
 
 /// Returns the type of a toolset and the table of its keys, or the problem of its type.
-fn table(node: &Node) -> Result<(&'static str, &'static Table), Problem> {
+fn type_of(node: &Node) -> Result<(&'static ToolsetType, &'static Table), Problem> {
     if node.as_map().is_none() {
         return Err(node.wrong_type(NAME, "a mapping"));
     }
@@ -364,27 +422,30 @@ fn table(node: &Node) -> Result<(&'static str, &'static Table), Problem> {
     let Some(word) = kind.as_text() else {
         return Err(kind.wrong_type("`type`", "text"));
     };
-    match TYPES.iter().find(|(known, _)| *known == word) {
-        Some(("mcp", _)) if is_given("ref").is_some() => Ok(("mcp", &REFERENCE)),
-        Some(found) => Ok(*found),
-        // The other keys cannot be checked without a known type.
-        None if docker_agent::is_dispensable(word) => {
-            let message = format!("a toolset of type `{word}` has no tools here");
-            let help = docker_agent::replacement(word).unwrap_or_default();
-            Err(Problem::warning("no-effect", message)
-                .at(&kind.place)
-                .help(help))
-        }
-        None => Err(Problem::new(
-            "unknown-toolset",
-            format!("there is no toolset of type `{word}`"),
-        )
-        .at(&kind.place)
-        .help(match docker_agent::replacement(word) {
-            Some(replacement) => replacement.to_owned(),
-            None => did_you_mean(word, &types()),
-        })),
+    if let Some(found) = TYPES.iter().find(|known| known.word == word) {
+        let is_reference = word == "mcp" && is_given("ref").is_some();
+        return Ok((
+            found,
+            if is_reference {
+                &REFERENCE
+            } else {
+                found.table
+            },
+        ));
     }
+    let replacement = docker_agent::replacement(word);
+    // The other keys cannot be checked without a known type.
+    if docker_agent::is_dispensable(word) {
+        let message = format!("a toolset of type `{word}` has no tools here");
+        let warning = Problem::warning("no-effect", message).at(&kind.place);
+        return Err(warning.help(replacement.unwrap_or_default()));
+    }
+    let message = format!("there is no toolset of type `{word}`");
+    let problem = Problem::new("unknown-toolset", message).at(&kind.place);
+    Err(problem.help(match replacement {
+        Some(replacement) => replacement.to_owned(),
+        None => did_you_mean(word, &types()),
+    }))
 }
 
 const FILES: [&str; 7] = [
@@ -432,108 +493,33 @@ fn own_filter(values: Values<'_>, names: &[&str], problems: &mut Vec<Problem>) -
     filter
 }
 
-fn shell(values: Values<'_>) -> ShellSettings {
-    let default = ShellSettings::default();
-    let timeout = values.duration("timeout").unwrap_or(default.timeout);
-    let max_timeout = values
-        .duration("max_timeout")
-        .unwrap_or(default.max_timeout);
-    ShellSettings {
-        timeout,
-        // A longer default timeout also raises the maximum.
-        max_timeout: max_timeout.max(timeout),
-        output_limit: values.integer("max_output").unwrap_or(default.output_limit),
-        environment: variables(values, "env"),
-        pass: values.texts("pass_env").unwrap_or_default(),
-    }
-}
-
-fn background_jobs(values: Values<'_>) -> BackgroundJobsSettings {
-    let default = BackgroundJobsSettings::default();
-    BackgroundJobsSettings {
-        output_limit: values.integer("max_output").unwrap_or(default.output_limit),
-        environment: variables(values, "env"),
-        pass: values.texts("pass_env").unwrap_or_default(),
-        recall: values.boolean("recall").unwrap_or_default(),
-    }
-}
-
-/// Returns the selection of skills that `skills` of an agent makes.
-fn skill_selection(values: Values<'_>) -> SkillSelection {
-    let local = values.node("local").and_then(Node::as_boolean);
-    let names = values.node("names").and_then(Node::as_list);
-    let text = |node: &Node| node.as_text().map(str::to_owned);
-    let inline = values.node("inline").and_then(Node::as_list);
-    SkillSelection {
-        local: local.unwrap_or(true),
-        names: names.map(|names| names.iter().filter_map(text).collect()),
-        inline: inline
-            .unwrap_or_default()
-            .iter()
-            .filter_map(docker_agent::inline_skill)
-            .collect(),
-    }
-}
-
-fn fetch(values: Values<'_>) -> WebFetchSettings {
-    let default = WebFetchSettings::default();
-    WebFetchSettings {
-        timeout: values.duration("timeout").unwrap_or(default.timeout),
-        max_chars: values.integer("max_chars").unwrap_or(default.max_chars),
-        max_bytes: values.integer("max_bytes").unwrap_or(default.max_bytes),
-        lifetime: values.duration("ttl"),
-        allow: match values.boolean("allow_private_ips") {
-            Some(true) => docker_agent::ALL_NETWORKS.map(str::to_owned).to_vec(),
-            _ => values.texts("allow").unwrap_or_default(),
-        },
-        allowed_hosts: values
-            .texts("allowed_hosts")
-            .or(values.texts("allowed_domains").map(docker_agent::hosts)),
-        blocked_hosts: docker_agent::hosts(values.texts("blocked_domains").unwrap_or_default()),
-        headers: variables(values, "headers"),
-    }
-}
-
-fn actions(values: Values<'_>, problems: &mut Vec<Problem>) -> Vec<String> {
-    let allowed = values.texts("allow").unwrap_or_default();
-    if allowed.is_empty() {
-        problems.push(problem(
-            values.mapping(),
-            "missing-key",
-            "a toolset of type `actions` needs `allow`",
-            "list the actions: `allow: [http.get, document.text]`",
-        ));
-    }
-    allowed
-}
-
-/// Returns the server of `mcps` that a toolset names, and the selection of its tools.
+/// Returns the server of `mcps` that a toolset names.
 fn referenced(
     values: Values<'_>,
     servers: &BTreeMap<String, ServerDefinition>,
     problems: &mut Vec<Problem>,
-) -> Option<(ServerDefinition, NameFilter)> {
-    let (node, name) = (values.node("ref")?, values.text("ref")?);
-    let filter = filter(values, "tools").unwrap_or_default();
-    if let Some(found) = servers.get(name) {
-        return Some((found.clone(), filter));
+) -> Option<ServerDefinition> {
+    let ServerReference { name, env } = ServerReference::from_values(values, problems)?;
+    let Located { value: name, place } = name?;
+    if let Some(found) = servers.get(&name) {
+        return Some(found.clone());
     }
-    if let Some(server) = docker_server::settings(name, variables(values, "env")) {
-        let definition = ServerDefinition {
-            settings: server,
+    if let Some(settings) = docker_server::settings(&name, env) {
+        return Some(ServerDefinition {
+            settings,
             filter: NameFilter::default(),
             unset: Vec::new(),
-        };
-        return Some((definition, filter));
+        });
     }
     let known: Vec<&str> = servers.keys().map(String::as_str).collect();
     let help = if known.is_empty() {
         "define it under `mcps`".to_owned()
     } else {
-        did_you_mean(name, &known)
+        did_you_mean(&name, &known)
     };
     let message = format!("there is no MCP server `{name}`");
-    problems.push(problem(node, "unknown-server", message, help));
+    let problem = Problem::new("unknown-server", message).at(&place);
+    problems.push(problem.help(help));
     None
 }
 
@@ -543,10 +529,10 @@ fn own_server(
     servers: &BTreeMap<String, ServerDefinition>,
     before: &ToolsetSettings,
     problems: &mut Vec<Problem>,
-) -> Option<(ServerDefinition, NameFilter)> {
-    let mut found = definition("", values, problems)?;
-    found.settings.name = values
-        .string("name")
+) -> Option<ServerDefinition> {
+    let OwnServer { name, server } = OwnServer::from_values(values, problems)?;
+    let mut found = server.definition("", None, values.mapping(), problems)?;
+    found.settings.name = name
         .unwrap_or_else(|| unused_name(&derived_name(&found.settings.transport), servers, before));
     let taken = |other: &ServerDefinition| {
         other.settings.name == found.settings.name && other.settings != found.settings
@@ -559,7 +545,7 @@ fn own_server(
             "give one of them another `name`",
         ));
     }
-    Some((found, NameFilter::default()))
+    Some(found)
 }
 
 fn definitions(settings: &ToolsetSettings) -> impl Iterator<Item = &ServerDefinition> {

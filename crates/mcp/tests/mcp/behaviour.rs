@@ -106,7 +106,7 @@ async fn stderr_of_a_server_is_reported() {
 async fn timed_out_call_is_cancelled() {
     let fixture = Fixture::new();
     let mut settings = fixture.program("plain");
-    settings.timeout = Duration::from_millis(500);
+    settings.limits.timeout = Duration::from_millis(500);
     let tool_fixture = fixture.tool_fixture(&[settings]).await;
     let shown = tool_fixture.fails("mcp_test_slow", json!({})).await;
     assert!(
@@ -201,7 +201,7 @@ async fn failed_start_is_a_warning_or_an_error_if_required() {
         warnings[0].ends_with("the agent has to do without its tools"),
         "{warnings:?}"
     );
-    settings.required = true;
+    settings.limits.required = true;
     let Err(error) = fixture.try_assemble(&[settings]).await else {
         panic!("it worked");
     };
@@ -222,7 +222,7 @@ async fn start_errors_give_the_reason() {
     ] {
         let mut settings = fixture.program("silent");
         settings.name = change.to_owned();
-        settings.startup_timeout = Duration::from_millis(300);
+        settings.limits.startup_timeout = Duration::from_millis(300);
         if let McpTransport::Stdio {
             command, directory, ..
         } = &mut settings.transport

@@ -90,7 +90,7 @@ async fn changed_tool_list_is_announced_in_a_response_stream() {
 async fn dropped_or_timed_out_call_is_cancelled() {
     let (fixture, http_server) = (Fixture::new(), HttpServer::open(0).await);
     let mut settings = http_server.settings("test", KEY);
-    settings.timeout = Duration::from_millis(500);
+    settings.limits.timeout = Duration::from_millis(500);
     let tool_fixture = fixture.tool_fixture(&[settings]).await;
     let cancelled = || {
         http_server

@@ -14,7 +14,7 @@ const TOO_LARGE: &str = "the MCP server `test` sent a message of more than 10000
 async fn too_large_message_is_an_error() {
     let (fixture, http_server) = (Fixture::new(), HttpServer::open(0).await);
     for mut settings in [fixture.program("plain"), http_server.settings("test", KEY)] {
-        settings.message_limit = 100_000;
+        settings.limits.message_limit = 100_000;
         let tool_fixture = fixture.tool_fixture(&[settings]).await;
         let began = Instant::now();
         for tool in ["mcp_test_large", "mcp_test_large_stream"] {
@@ -42,8 +42,8 @@ async fn too_large_message_is_an_error() {
 async fn message_limit_is_configurable_per_server() {
     let (fixture, http_server) = (Fixture::new(), HttpServer::open(0).await);
     for mut settings in [fixture.program("plain"), http_server.settings("test", KEY)] {
-        settings.message_limit = 300_000;
-        settings.output_limit = 1_000_000;
+        settings.limits.message_limit = 300_000;
+        settings.limits.output_limit = 1_000_000;
         let tool_fixture = fixture.tool_fixture(&[settings]).await;
         for tool in ["mcp_test_large", "mcp_test_large_stream"] {
             let shown = tool_fixture.done(tool, json!({})).await;
@@ -105,8 +105,8 @@ async fn malformed_response_is_an_error_or_loses_its_malformed_items() {
 async fn progress_is_reported_and_extends_the_timeout() {
     let fixture = Fixture::new();
     let mut settings = fixture.program("plain");
-    settings.timeout = Duration::from_millis(800);
-    settings.max_timeout = Duration::from_millis(2_000);
+    settings.limits.timeout = Duration::from_millis(800);
+    settings.limits.max_timeout = Duration::from_millis(2_000);
     let tool_fixture = fixture.tool_fixture(&[settings]).await;
     let shown = tool_fixture
         .done("mcp_test_work", json!({ "steps": 4 }))

@@ -117,10 +117,10 @@ github:
     ];
     assert_eq!(environment, BTreeMap::from(expected));
     assert_eq!(settings.name, "github");
-    assert_eq!(settings.timeout, Duration::from_secs(120));
-    assert_eq!(settings.startup_timeout, Duration::from_secs(5));
-    assert!(settings.required);
-    assert_eq!(settings.output_limit, 5_000);
+    assert_eq!(settings.limits.timeout, Duration::from_secs(120));
+    assert_eq!(settings.limits.startup_timeout, Duration::from_secs(5));
+    assert!(settings.limits.required);
+    assert_eq!(settings.limits.output_limit, 5_000);
     assert_eq!(
         settings.resources,
         OfferSettings {
@@ -188,7 +188,7 @@ fn json_settings_of_other_clients_are_read() {
     assert!(problems.is_empty(), "{}", reported(&problems));
     let files = &servers["files"];
     assert_eq!(stdio(&files.settings).0, "npx");
-    assert_eq!(files.settings.timeout, Duration::from_secs(30));
+    assert_eq!(files.settings.limits.timeout, Duration::from_secs(30));
     assert!(
         files.filter.selects(&["read"])
             && files.filter.selects(&["list", "mcp_files_list"])
@@ -313,7 +313,7 @@ fn toolsets_of_every_type() {
         .iter()
         .map(|toolset| &toolset.kind)
         .collect();
-    assert!(matches!(kinds[0], ToolsetKind::Filesystem));
+    assert!(matches!(kinds[0], ToolsetKind::Filesystem(_)));
     let first = &settings.toolsets[0];
     assert!(
         first.read_only
@@ -327,18 +327,18 @@ fn toolsets_of_every_type() {
     assert_eq!(shell.timeout, Duration::from_secs(10));
     assert_eq!(shell.max_timeout, Duration::from_secs(60));
     assert_eq!(
-        (shell.output_limit, shell.pass.as_slice()),
+        (shell.commands.output_limit, shell.commands.pass.as_slice()),
         (1_000, &["GITHUB_*".to_owned()][..])
     );
-    assert_eq!(shell.environment["A"].expose(), "example.com");
+    assert_eq!(shell.commands.environment["A"].expose(), "example.com");
     assert_eq!(*kinds[10], ToolsetKind::Think);
     assert_eq!(*kinds[11], ToolsetKind::Todo { shared: true });
     assert_eq!(*kinds[12], ToolsetKind::UserPrompt);
     let ToolsetKind::BackgroundJobs(jobs) = kinds[13] else {
         panic!()
     };
-    assert!(jobs.recall && jobs.output_limit == 500 && jobs.pass == ["X"]);
-    assert_eq!(jobs.environment["A"].expose(), "b");
+    assert!(jobs.recall && jobs.commands.output_limit == 500 && jobs.commands.pass == ["X"]);
+    assert_eq!(jobs.commands.environment["A"].expose(), "b");
     let ToolsetKind::Fetch(fetch) = kinds[2] else {
         panic!()
     };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use cachalot_core::config::{Parameter, ParameterKind as Kind, Settings, no_effect};
 use cachalot_core::{EffectTarget, EffectTargets, Effects, Secret};
 use cachalot_operation::{
     Arguments, OperationMetadata, ResourceAccess, ToolContext, ToolOutput, TypedTool,
@@ -22,27 +23,60 @@ const MAX_BYTES: u64 = 1 << 20;
 const MAX_CHARS: usize = 50_000;
 
 /// An HTTP request that is a tool.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Settings)]
+#[settings(name = "`api`")]
 pub struct ApiSettings {
+    /// The request: `name`, `endpoint`, `instruction`, `method`, `args`, `required`, `headers`.
+    #[setting(key = "api_config")]
+    pub request: ApiRequest,
+    /// The timeout of a call.
+    #[setting(default = "30s")]
+    pub timeout: Duration,
+    /// Private addresses may be called.
+    #[setting(key = "allow_private_ips", default = false)]
+    pub allows_private: bool,
+}
+
+/// The request.
+#[derive(Debug, Clone, PartialEq, Eq, Settings)]
+#[settings(name = "`api_config`", also = REQUEST_KEYS_OF_OTHERS)]
+pub struct ApiRequest {
     /// The name of the tool.
     pub name: String,
-    /// What it does.
-    pub description: String,
-    /// The address. `${NAME}` is an argument of the call.
+    /// The address; `${NAME}` is an argument of the call.
     pub endpoint: String,
-    /// True to send the arguments as JSON with POST; false for GET.
-    pub is_post: bool,
-    /// The arguments: names, and the JSON Schemas of their values.
+    /// What the tool does.
+    #[setting(key = "instruction", default)]
+    pub description: String,
+    /// The method.
+    ///
+    /// A POST sends the arguments as JSON.
+    #[setting(default = "GET")]
+    pub method: ApiMethod,
+    /// The arguments by name, each with its JSON Schema.
+    #[setting(key = "args", kind = Kind::Object, with = super::arguments_of_file)]
     pub arguments: Vec<(String, Value)>,
-    /// The names of the arguments that every call must have.
+    /// The arguments that every call must have.
     pub required: Vec<String>,
     /// Headers of the request.
     pub headers: BTreeMap<String, Secret<String>>,
-    /// The timeout of a call.
-    pub timeout: Duration,
-    /// True to permit private addresses.
-    pub allows_private: bool,
 }
+
+/// The method of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Settings)]
+pub enum ApiMethod {
+    /// GET.
+    #[setting(key = "GET")]
+    Get,
+    /// POST.
+    #[setting(key = "POST")]
+    Post,
+}
+
+const REQUEST_KEYS_OF_OTHERS: &[Parameter] = &[no_effect(
+    "output_schema",
+    "the model is shown the answer as it is",
+)];
 
 /// An HTTP request of an agent file as a tool. The guard against private addresses applies, and a redirect
 /// to another address is refused.
@@ -55,25 +89,29 @@ impl ApiTool {
     /// Creates the tool.
     #[must_use]
     pub fn new(settings: ApiSettings) -> Self {
-        let parameters = super::parameters_of_file(&settings.arguments, &settings.required);
+        let request = &settings.request;
         let metadata = OperationMetadata::with_side_effects(
-            settings.name.clone(),
-            settings.description.clone(),
-            parameters,
+            request.name.clone(),
+            request.description.clone(),
+            super::parameters_of_file(&request.arguments, Some(&request.required)),
         );
         Self {
             metadata: OperationMetadata {
-                read_only: !settings.is_post,
+                read_only: request.method == ApiMethod::Get,
                 ..metadata
             },
             settings,
         }
     }
 
+    fn is_post(&self) -> bool {
+        self.settings.request.method == ApiMethod::Post
+    }
+
     /// Returns the address of a call: arguments in the place of their `${NAME}`. Those without a place are
     /// fields of the query, or of the body of a POST.
     fn url(&self, arguments: &Arguments) -> String {
-        let mut url = self.settings.endpoint.clone();
+        let mut url = self.settings.request.endpoint.clone();
         let mut query = Vec::new();
         for (name, value) in arguments.iter().filter(|(_, value)| !value.is_null()) {
             let text = match value {
@@ -88,7 +126,7 @@ impl ApiTool {
                 query.push(format!("{name}={encoded}"))
             }
         }
-        if !query.is_empty() && !self.settings.is_post {
+        if !query.is_empty() && !self.is_post() {
             url.push(if url.contains('?') { '&' } else { '?' });
             url.push_str(&query.join("&"));
         }
@@ -114,7 +152,7 @@ impl ApiTool {
             Ok(context.http.clone())
         };
         let client = client?.redirecting_to(&hosts).guarded();
-        let method = if self.settings.is_post {
+        let method = if self.is_post() {
             Method::POST
         } else {
             Method::GET
@@ -134,10 +172,10 @@ impl ApiTool {
         };
         let client = client.with_redirect_check(Arc::new(stays));
         let mut request = client.request(method, url)?;
-        for (name, value) in &self.settings.headers {
+        for (name, value) in &self.settings.request.headers {
             request = request.header(name.as_str(), value.expose());
         }
-        if self.settings.is_post {
+        if self.is_post() {
             request = request
                 .header(header::CONTENT_TYPE, "application/json")
                 .body(Value::Object(arguments.clone()).to_string());
@@ -163,7 +201,7 @@ impl TypedTool for ApiTool {
     }
 
     fn effects(&self, arguments: &Map<String, Value>, _: &ToolContext) -> Effects {
-        if self.settings.is_post {
+        if self.is_post() {
             Effects::UNKNOWN
         } else {
             Effects {
@@ -193,7 +231,10 @@ impl TypedTool for ApiTool {
             );
         }
         let is_path_step = |(name, value): (&String, &Value)| {
-            self.settings.endpoint.contains(&format!("${{{name}}}"))
+            self.settings
+                .request
+                .endpoint
+                .contains(&format!("${{{name}}}"))
                 && [".", ".."].map(Some).contains(&value.as_str())
         };
         if arguments.iter().any(is_path_step) {

@@ -8,51 +8,37 @@
 
 mod tools;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cachalot_core::Secret;
+use cachalot_core::config::Settings;
 use cachalot_operation::{Tool, WriteNotifier};
 
 use super::session_state::SessionState;
-use super::shell::CommandEnvironment;
+use super::shell::{CommandEnvironment, CommandSettings};
 
 /// Settings of the toolset.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Settings)]
+#[settings(name = "`background_jobs`")]
 pub struct BackgroundJobsSettings {
-    /// Approximate maximum number of bytes of output that a result shows. Default 30,000.
-    pub output_limit: usize,
-    /// Variables for every command, which replace those of the same name.
-    pub environment: BTreeMap<String, Secret<String>>,
-    /// Patterns of variables that are passed on although they look like credentials; see
-    /// [`ShellSettings::pass`](super::ShellSettings::pass).
-    pub pass: Vec<String>,
-    /// True to let a call request that the notice of the end contains the output.
+    /// Settings of its commands.
+    #[setting(flatten)]
+    pub commands: CommandSettings,
+    /// Lets a call request that the notice about the end of its job contains the output.
+    #[setting(default = false)]
     pub recall: bool,
-}
-
-impl Default for BackgroundJobsSettings {
-    fn default() -> Self {
-        Self {
-            output_limit: 30_000,
-            environment: BTreeMap::new(),
-            pass: Vec::new(),
-            recall: false,
-        }
-    }
 }
 
 /// Creates the five tools of a session. `write_notifier` is notified of the writes of jobs.
 ///
 /// # Errors
-/// If an entry of [`BackgroundJobsSettings::pass`] is not a valid pattern.
+/// If an entry of [`CommandSettings::pass`] is not a valid pattern.
 pub fn background_jobs(
     settings: BackgroundJobsSettings,
     state: &Arc<SessionState>,
     write_notifier: &WriteNotifier,
 ) -> Result<Vec<Arc<dyn Tool>>, globset::Error> {
-    let environment = CommandEnvironment::new(settings.environment, &settings.pass)?;
-    let limit = settings.output_limit;
+    let environment = CommandEnvironment::new(&settings.commands)?;
+    let limit = settings.commands.output_limit;
     let run = tools::RunJob::new(
         state,
         environment,

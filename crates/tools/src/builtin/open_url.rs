@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cachalot_core::Effects;
-use cachalot_core::config::tool_schema;
+use cachalot_core::config::{Settings, tool_schema};
 use cachalot_operation::{OperationMetadata, ResourceAccess, ToolContext, ToolOutput, TypedTool};
 use cachalot_process::{Lingering, Run, Streams};
 use serde::Deserialize;
@@ -23,12 +23,14 @@ const OPENER: &str = if cfg!(target_os = "macos") {
 };
 
 /// An address that a tool opens.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Settings)]
+#[settings(name = "`open_url`")]
 pub struct OpenUrlSettings {
-    /// The name of the tool.
-    pub name: String,
-    /// The address: http or https.
+    /// The address.
     pub url: String,
+    /// The name of the tool.
+    #[setting(default = "open_url")]
+    pub name: String,
 }
 
 /// Opens an address of the agent file in the user's browser. The model does not choose the address.

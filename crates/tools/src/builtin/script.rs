@@ -4,30 +4,38 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use async_trait::async_trait;
+use cachalot_core::config::{ParameterKind as Kind, Settings};
 use cachalot_core::{Effects, Secret};
 use cachalot_operation::{
     Command, CommandText, OperationMetadata, ResourceAccess, ToolContext, ToolOutput, TypedTool,
 };
 use serde_json::{Map, Value};
 
-use super::shell::{Shell, ShellSettings};
+use super::shell::{CommandSettings, Shell, ShellSettings};
 
 /// A command that is a tool.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Settings)]
+#[settings(name = "a command of `script`")]
 pub struct ScriptSettings {
     /// The name of the tool.
+    #[setting(skip)]
     pub name: String,
-    /// What it does.
-    pub description: String,
-    /// The command line. Arguments are environment variables.
+    /// The command line; arguments of a call are environment variables.
+    #[setting(key = "cmd")]
     pub command: String,
-    /// The arguments: names, and the JSON Schemas of their values.
+    /// What the tool does.
+    #[setting(default)]
+    pub description: String,
+    /// The arguments by name, each with its JSON Schema.
+    #[setting(key = "args", kind = Kind::Object, with = super::arguments_of_file)]
     pub arguments: Vec<(String, Value)>,
-    /// The names of the arguments that every call must have.
-    pub required: Vec<String>,
+    /// The arguments that every call must have; all by default.
+    pub required: Option<Vec<String>>,
     /// Environment variables of the command.
+    #[setting(key = "env")]
     pub environment: BTreeMap<String, Secret<String>>,
-    /// The directory in the workspace in which it runs.
+    /// The folder in the workspace in which it runs.
+    #[setting(key = "working_dir")]
     pub directory: Option<String>,
 }
 
@@ -42,7 +50,8 @@ impl ScriptTool {
     /// Creates the tool.
     #[must_use]
     pub fn new(settings: ScriptSettings) -> Self {
-        let parameters = super::parameters_of_file(&settings.arguments, &settings.required);
+        let parameters =
+            super::parameters_of_file(&settings.arguments, settings.required.as_deref());
         Self {
             metadata: OperationMetadata::with_side_effects(
                 settings.name.clone(),
@@ -100,7 +109,10 @@ impl TypedTool for ScriptTool {
             environment.insert(name.to_owned(), Secret::new(text));
         }
         let shell = Shell::new(ShellSettings {
-            environment,
+            commands: CommandSettings {
+                environment,
+                ..CommandSettings::default()
+            },
             ..ShellSettings::default()
         });
         match shell {

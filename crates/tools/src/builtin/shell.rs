@@ -12,7 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cachalot_core::config::{Custom, Parameter, ParameterKind as Kind, key, required, tool_schema};
+use cachalot_core::config::{
+    Custom, Parameter, ParameterKind as Kind, SettingValue as _, Settings, key, required,
+    tool_schema,
+};
 use cachalot_core::{Effects, Secret};
 use cachalot_operation::{CommandText, ResourceAccess};
 use cachalot_process::{Ended, Error, Lingering, Run, StartError, Streams, describe_status};
@@ -21,6 +24,7 @@ use serde_json::json;
 use tokio::process::Command;
 
 use super::call_error::CallError;
+use crate::filter::NameFilter;
 use crate::workspace::{PathKind, Workspace};
 use cachalot_operation::{OperationMetadata, ToolContext, ToolOutput, TypedTool};
 pub(super) use capture::{Capture, cut};
@@ -31,34 +35,41 @@ use shared_capture::SharedCapture;
 pub use environment::looks_like_a_credential;
 
 /// Settings of the tool `shell`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Settings)]
+#[settings(name = "`shell`", default)]
 pub struct ShellSettings {
-    /// Default timeout of a command. Default 120 s.
+    /// The default timeout of a command.
+    #[setting(default = "120s")]
     pub timeout: Duration,
-    /// Maximum timeout that a call may request. Default 600 s.
+    /// The maximum timeout that a call may request; at least `timeout`.
+    #[setting(default = "600s", alias = "maxTimeout")]
     pub max_timeout: Duration,
-    /// Approximate maximum number of bytes of output that are shown; of longer output, the beginning and the
-    /// end. Default 30,000.
+    /// Settings of its commands.
+    #[setting(flatten)]
+    pub commands: CommandSettings,
+}
+
+/// Settings of tools that run commands.
+#[derive(Debug, Clone, PartialEq, Eq, Settings)]
+#[settings(name = "commands", default)]
+pub struct CommandSettings {
+    /// The approximate maximum of output that is shown, in bytes.
+    ///
+    /// Of longer output, the beginning and the end are shown.
+    #[setting(key = "max_output", alias = "maxOutput", range = 1..=1 << 30, default = 30_000)]
     pub output_limit: usize,
-    /// Variables for every command, which replace those of the same name.
+    /// Environment variables for every command.
+    ///
+    /// They replace those of the same name.
+    #[setting(key = "env", alias = "environment")]
     pub environment: BTreeMap<String, Secret<String>>,
-    /// Patterns of names (`GITHUB_*`) of variables that are passed on although they look like credentials;
+    /// Patterns of environment variables that are passed on although they look like credentials.
+    ///
     /// `*` for all. Default none: a command gets the whole environment except variables whose name is that of
     /// a credential (`…_TOKEN`, `…_API_KEY`, `…PASSWORD…`), whose value looks like one (`sk-…`,
     /// `postgres://me:secret@host`), or which contain a known secret.
+    #[setting(key = "pass_env", alias = "passEnv", kind = NameFilter::KIND)]
     pub pass: Vec<String>,
-}
-
-impl Default for ShellSettings {
-    fn default() -> Self {
-        Self {
-            timeout: Duration::from_secs(120),
-            max_timeout: Duration::from_secs(600),
-            output_limit: 30_000,
-            environment: BTreeMap::new(),
-            pass: Vec::new(),
-        }
-    }
 }
 
 #[rustfmt::skip]
@@ -88,8 +99,10 @@ impl Shell {
     /// Creates the tool.
     ///
     /// # Errors
-    /// If an entry of [`ShellSettings::pass`] is not a valid pattern.
-    pub fn new(settings: ShellSettings) -> Result<Self, globset::Error> {
+    /// If an entry of [`CommandSettings::pass`] is not a valid pattern.
+    pub fn new(mut settings: ShellSettings) -> Result<Self, globset::Error> {
+        // A longer default timeout also raises the maximum.
+        settings.max_timeout = settings.max_timeout.max(settings.timeout);
         let (timeout, longest) = (
             settings.timeout.as_secs_f64(),
             settings.max_timeout.as_secs_f64(),
@@ -100,7 +113,7 @@ impl Shell {
         )
         .into();
         Ok(Self {
-            environment: CommandEnvironment::new(settings.environment.clone(), &settings.pass)?,
+            environment: CommandEnvironment::new(&settings.commands)?,
             metadata: OperationMetadata::with_side_effects(
                 "shell",
                 "Runs a command and gives its output (stdout and stderr together) and its exit status. Nothing is on its standard input, so it must not ask questions. To keep a program running, start it in the background with its output in a file. Prefer the file tools for reading, searching and editing files.",
@@ -271,7 +284,10 @@ impl TypedTool for Shell {
             .to_string_lossy()
             .into_owned();
         let secret_set = Arc::clone(&context.secret_set);
-        let written = Arc::new(SharedCapture::new(self.settings.output_limit, secret_set));
+        let written = Arc::new(SharedCapture::new(
+            self.settings.commands.output_limit,
+            secret_set,
+        ));
         context.output.publish(Arc::clone(&written) as _);
         let run = Run {
             command,

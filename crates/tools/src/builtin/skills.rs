@@ -15,9 +15,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use cachalot_cache::Witness;
 use cachalot_core::Effects;
-use cachalot_core::config::{Parameter, ParameterKind as Kind, key, required, tool_schema};
+use cachalot_core::config::{
+    Custom, Parameter, ParameterKind as Kind, SettingValue as _, Settings, key, no_effect,
+    required, tool_schema,
+};
 use cachalot_core::suggest::nearest;
 use cachalot_core::text::head;
+use cachalot_core::tree::Node;
 use cachalot_operation::ResourceAccess;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -35,36 +39,59 @@ use manage::SkillManage;
 /// Maximum number of files of a skill that are listed.
 const MAX_LISTED_FILES: usize = 200;
 
-/// A skill of an agent file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A skill of the agent file.
+#[derive(Debug, Clone, PartialEq, Eq, Settings)]
+#[settings(name = "a skill", also = SKILL_KEYS_OF_OTHERS)]
 pub struct InlineSkill {
-    /// The name.
+    /// Its name.
     pub name: String,
     /// What it is for.
     pub description: String,
-    /// The instructions.
+    /// Its text.
+    #[setting(key = "instructions")]
     pub text: String,
 }
 
+/// Keys of skills in docker-agent that change nothing here.
+#[rustfmt::skip]
+const SKILL_KEYS_OF_OTHERS: &[Parameter] = &[
+    no_effect("context", "the agent reads the skill and follows it in the conversation"),
+    no_effect("allowed_tools", "the agent has all its tools while it follows the skill"),
+    no_effect("toolsets", "the agent has all its tools while it follows the skill"),
+    no_effect("model", "the agent's own model follows the skill"),
+];
+
 /// The skills that an agent has.
-#[derive(Debug, Clone, PartialEq, Eq)]
+///
+/// The keys of their toolset are not for files: they come from `skills` of an agent.
+#[derive(Debug, Clone, PartialEq, Eq, Settings)]
+#[settings(name = "`skills`", default)]
 pub struct SkillSelection {
     /// True for the skills of the workspace and of the user.
+    #[setting(kind = Kind::Custom(&HIDDEN), default = true)]
     pub local: bool,
     /// The names of those that are selected; `None` for all.
+    #[setting(kind = Kind::Custom(&HIDDEN))]
     pub names: Option<Vec<String>>,
     /// Skills of the agent file, which precede others of the same name.
+    #[setting(kind = Kind::Custom(&INLINE), with = inline)]
     pub inline: Vec<InlineSkill>,
 }
 
-impl Default for SkillSelection {
-    fn default() -> Self {
-        Self {
-            local: true,
-            names: None,
-            inline: Vec::new(),
+static HIDDEN: Custom = Custom::hidden();
+
+static INLINE: Custom = Custom {
+    schema: None,
+    check: |entry, problems| {
+        for skill in entry.value.as_list().unwrap_or_default() {
+            InlineSkill::TABLE.read(skill, problems);
         }
-    }
+    },
+};
+
+fn inline(node: &Node) -> Option<Vec<InlineSkill>> {
+    let skill = |item| InlineSkill::from_node(item, InlineSkill::KIND, &mut Vec::new());
+    Some(node.as_list()?.iter().filter_map(skill).collect())
 }
 
 impl SkillSelection {

@@ -9,9 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cachalot_core::config::{Parameter, ParameterKind as Kind, key, required, tool_schema};
+use cachalot_core::config::{
+    Parameter, ParameterKind as Kind, Settings, Values, key, required, tool_schema,
+};
 use cachalot_core::text::head;
-use cachalot_core::{EffectTarget, Effects, Secret, SecretSet};
+use cachalot_core::tree::Node;
+use cachalot_core::{EffectTarget, Effects, Problem, Secret, SecretSet};
 use cachalot_operation::permissions::host;
 use cachalot_operation::{
     AccessRequest, PermissionDecision, Permissions, ResourceAccess, Workspace,
@@ -38,43 +41,83 @@ const PARAMETERS: &[Parameter] = &[
 ];
 
 /// Settings of the tool `web_fetch`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Settings)]
+#[settings(name = "`fetch`", default, check = check)]
 pub struct WebFetchSettings {
-    /// Default maximum number of characters of a result. Default 20,000.
-    pub max_chars: usize,
-    /// Maximum number of bytes read from a server. Default 5 MiB.
-    pub max_bytes: u64,
-    /// Timeout of the whole call. Default 30 s.
+    /// The timeout of a call.
+    #[setting(default = "30s")]
     pub timeout: Duration,
-    /// Time for which a result may be replayed; `None`, the default: never.
+    /// The default maximum number of characters of a result.
+    #[setting(alias = "maxChars", range = 1..=MAX_CHARS, default = 20_000)]
+    pub max_chars: usize,
+    /// The maximum number of bytes that are read from a server.
+    #[setting(alias = "maxBytes", range = 1..=1 << 30, default = 5 << 20)]
+    pub max_bytes: u64,
+    /// How long results may be served from the cache.
+    #[setting(key = "ttl")]
     pub lifetime: Option<Duration>,
-    /// Private targets that may be fetched, in addition to those that the [`ToolContext`]'s client allows: host
-    /// names (with a `*.` prefix for all subdomains), addresses, networks. Default none.
+    /// Private hosts and networks that may be fetched from.
+    ///
+    /// In addition to those that the [`ToolContext`]'s client allows: host names (with a `*.` prefix for all
+    /// subdomains), addresses, networks.
     pub allow: Vec<String>,
-    /// The only hosts that may be fetched from, redirects included: host names (with a `*.` prefix for all
-    /// subdomains), addresses, networks. Listed addresses, networks and `localhost` may be private; a name
-    /// that resolves to a private address has to be in `allow`, too. Default: any host.
+    /// The only hosts and networks that may be fetched from.
+    ///
+    /// Redirects included. Listed addresses, networks and `localhost` may be private; a name that resolves to a
+    /// private address has to be in `allow`, too. Default: any host.
+    #[setting(alias = "allowedHosts")]
     pub allowed_hosts: Option<Vec<String>>,
-    /// Hosts and networks that are never fetched from, written like those of `allowed_hosts`. Networks match
-    /// only hosts that are written as addresses. Default none.
+    /// Like `allowed_hosts`; a host stands for its subdomains, too.
+    ///
+    /// Read as `allowed_hosts` would write them.
+    #[setting(kind = Kind::Texts, with = domains)]
+    pub allowed_domains: Option<Vec<String>>,
+    /// Hosts, their subdomains and networks that are never fetched from.
+    ///
+    /// Written like those of `allowed_hosts`. Networks match only hosts that are written as addresses.
+    #[setting(key = "blocked_domains", kind = Kind::Texts, with = domains)]
     pub blocked_hosts: Vec<String>,
-    /// Headers of every request. Sent only if `allowed_hosts` lists the hosts; results are then never
-    /// replayed. Default none.
+    /// Headers of every request; needs `allowed_hosts` or `allowed_domains`.
+    ///
+    /// Results are then never replayed.
     pub headers: BTreeMap<String, Secret<String>>,
+    /// Private addresses may be fetched from.
+    #[setting(key = "allow_private_ips", default = false)]
+    pub allows_private: bool,
 }
 
-impl Default for WebFetchSettings {
-    fn default() -> Self {
-        Self {
-            max_chars: 20_000,
-            max_bytes: 5 << 20,
-            timeout: Duration::from_secs(30),
-            lifetime: None,
-            allow: Vec::new(),
-            allowed_hosts: None,
-            blocked_hosts: Vec::new(),
-            headers: BTreeMap::new(),
+/// All addresses.
+const ALL_NETWORKS: [&str; 2] = ["0.0.0.0/0", "::/0"];
+
+/// Returns hosts as `allowed_hosts` writes them: a host in docker-agent stands for its subdomains, too.
+fn domains(node: &Node) -> Option<Vec<String>> {
+    let domains = node.as_list()?.iter().filter_map(Node::as_text);
+    let hosts = domains.flat_map(|domain| {
+        let is_network = domain.contains('/') || domain.contains(':');
+        let is_address = domain.parse::<std::net::IpAddr>().is_ok();
+        match domain.strip_prefix('.') {
+            Some(parent) => vec![format!("*.{parent}")],
+            None if is_network || is_address || domain.starts_with("*.") => vec![domain.to_owned()],
+            None => vec![format!("*.{domain}"), domain.to_owned()],
         }
+    });
+    Some(hosts.collect())
+}
+
+fn check(_: &WebFetchSettings, values: Values<'_>, problems: &mut Vec<Problem>) {
+    let (hosts, domains) = (values.node("allowed_hosts"), values.node("allowed_domains"));
+    if let (Some(_), Some(domains)) = (hosts, domains) {
+        let message = "`allowed_domains` and `allowed_hosts` are the same";
+        let problem = Problem::new("two-spellings", message).at(&domains.head());
+        problems.push(problem.help("leave one of them out"));
+    }
+    if let Some(headers) = values
+        .node("headers")
+        .filter(|_| hosts.or(domains).is_none())
+    {
+        let message = "`headers` would be sent to every host that the model names";
+        let problem = Problem::new("bad-value", message).at(&headers.head());
+        problems.push(problem.help("list the hosts that may get them in `allowed_hosts`"));
     }
 }
 
@@ -106,7 +149,11 @@ impl WebFetch {
     /// # Errors
     /// If an entry of [`WebFetchSettings::allow`] or [`WebFetchSettings::allowed_hosts`] is neither a host
     /// nor a network.
-    pub fn new(settings: WebFetchSettings) -> Result<Self, Error> {
+    pub fn new(mut settings: WebFetchSettings) -> Result<Self, Error> {
+        if settings.allows_private {
+            settings.allow = ALL_NETWORKS.map(str::to_owned).to_vec();
+        }
+        settings.allowed_hosts = settings.allowed_hosts.or(settings.allowed_domains.take());
         let hosts = settings.allowed_hosts.as_deref();
         let hosts = hosts.map(AllowedHosts::parse).transpose()?;
         let blocked = AllowedHosts::parse(&settings.blocked_hosts)?;

@@ -8,7 +8,9 @@ use std::time::Duration;
 use cachalot_core::{DigestKey, Effects, SecretSet};
 use cachalot_operation::CommandText;
 use cachalot_tools::Registry;
-use cachalot_tools::builtin::{BackgroundJobsSettings, SessionStates, background_jobs, files};
+use cachalot_tools::builtin::{
+    BackgroundJobsSettings, CommandSettings, SessionStates, background_jobs, files,
+};
 use cachalot_tools::cached::WriteNotifier;
 use serde_json::{Value, json};
 
@@ -197,7 +199,10 @@ async fn nothing_outlives_a_job() {
 #[tokio::test]
 async fn output_is_bounded_and_the_loss_is_reported() {
     let settings = BackgroundJobsSettings {
-        output_limit: 200,
+        commands: CommandSettings {
+            output_limit: 200,
+            ..CommandSettings::default()
+        },
         ..BackgroundJobsSettings::default()
     };
     let fixture = with(settings);
@@ -252,7 +257,10 @@ async fn environment_and_output_hold_no_secrets() {
     let listed = fixture.tools.done("list_background_jobs", json!({})).await;
     assert!(!listed.contains("swordfish"), "{listed}");
     let settings = BackgroundJobsSettings {
-        pass: vec!["SERVICE_*".to_owned()],
+        commands: CommandSettings {
+            pass: vec!["SERVICE_*".to_owned()],
+            ..CommandSettings::default()
+        },
         ..BackgroundJobsSettings::default()
     };
     let passing = with(settings);
@@ -339,10 +347,13 @@ fn cached() -> (CacheFixture, SessionStates) {
     let builder = CacheFixtureBuilder::with(on());
     let state = states.of_session("main");
     let settings = BackgroundJobsSettings {
-        environment: environment()
-            .into_iter()
-            .map(|(name, value)| (name, cachalot_core::Secret::new(value)))
-            .collect(),
+        commands: CommandSettings {
+            environment: environment()
+                .into_iter()
+                .map(|(name, value)| (name, cachalot_core::Secret::new(value)))
+                .collect(),
+            ..CommandSettings::default()
+        },
         ..BackgroundJobsSettings::default()
     };
     let mut tools = files();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cachalot_core::{DigestKey, Effects, Secret, SecretSet};
-use cachalot_tools::builtin::{Shell, ShellSettings};
+use cachalot_tools::builtin::{CommandSettings, Shell, ShellSettings};
 use cachalot_tools::{Arguments, CacheClass};
 use serde_json::{Value, json};
 
@@ -218,7 +218,10 @@ async fn background_process_without_the_output_is_not_reported() {
 #[tokio::test]
 async fn truncated_output_shows_its_beginning_and_end() {
     let tool_fixture = with(ShellSettings {
-        output_limit: 2_000,
+        commands: CommandSettings {
+            output_limit: 2_000,
+            ..CommandSettings::default()
+        },
         ..ShellSettings::default()
     });
     let shown = tool_fixture
@@ -241,8 +244,11 @@ async fn credential_variables_are_passed_only_if_named() {
         "none hello\n[exit status 0]"
     );
     let generous = with(ShellSettings {
-        pass: vec!["SERVICE_*".to_owned()],
-        environment: BTreeMap::from([("OWN".to_owned(), Secret::new("own".to_owned()))]),
+        commands: CommandSettings {
+            pass: vec!["SERVICE_*".to_owned()],
+            environment: BTreeMap::from([("OWN".to_owned(), Secret::new("own".to_owned()))]),
+            ..CommandSettings::default()
+        },
         ..ShellSettings::default()
     });
     assert_eq!(

@@ -9,6 +9,8 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 use serde_json::json;
 use tokio::process::Command;
 
+use super::CommandSettings;
+
 /// The environment of the commands of a toolset.
 pub(in crate::builtin) struct CommandEnvironment {
     /// Variables that replace inherited ones of the same name.
@@ -21,17 +23,14 @@ impl CommandEnvironment {
     /// Creates an environment from the settings of a toolset.
     ///
     /// # Errors
-    /// If an entry of `pass` is not a valid pattern.
-    pub(in crate::builtin) fn new(
-        variables: BTreeMap<String, Secret<String>>,
-        pass: &[String],
-    ) -> Result<Self, globset::Error> {
+    /// If an entry of [`CommandSettings::pass`] is not a valid pattern.
+    pub(in crate::builtin) fn new(settings: &CommandSettings) -> Result<Self, globset::Error> {
         let mut passed = GlobSetBuilder::new();
-        for pattern in pass {
+        for pattern in &settings.pass {
             passed.add(Glob::new(pattern)?);
         }
         Ok(Self {
-            variables,
+            variables: settings.environment.clone(),
             passed: passed.build()?,
         })
     }
