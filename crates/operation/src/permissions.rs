@@ -48,7 +48,7 @@ mod tool_names;
 
 use std::path::Path;
 
-use cachalot_core::config::{Custom, Parameter, ParameterKind as Kind, Table, Values, key};
+use cachalot_core::config::{Custom, ParameterKind as Kind, Settings, Table};
 use cachalot_core::tree::Node;
 use cachalot_core::{Problem, SourceSpan};
 use serde::Serialize;
@@ -100,13 +100,25 @@ pub enum PermissionDecision {
     Deny(String),
 }
 
-/// The rules of a team. Serialized as written, for keys.
-#[derive(Debug, Clone, Default, Serialize)]
+/// The tools that agents may call, as rules `TOOL` or `TOOL:ARGUMENT=PATTERN`.
+///
+/// Serialized as written, for keys.
+#[derive(Debug, Clone, Default, Serialize, Settings)]
+#[settings(name = "`permissions`")]
 pub struct Permissions {
+    /// Calls that run without a question.
+    #[setting(kind = RULES, with = rules)]
     allow: Vec<Rule>,
+    /// Calls that the user has to approve; refused if the user cannot be asked.
+    #[setting(kind = RULES, with = rules)]
     ask: Vec<Rule>,
+    /// Calls that are refused.
+    #[setting(kind = RULES, with = rules)]
     deny: Vec<Rule>,
 }
+
+/// The keys of `permissions`.
+pub const PERMISSIONS: &Table = Permissions::TABLE;
 
 const RULES: Kind = Kind::Custom(&Custom {
     schema: Some(|| Kind::Texts.schema(false)),
@@ -117,39 +129,25 @@ const RULES: Kind = Kind::Custom(&Custom {
         }
     },
 });
-const ALLOW: Parameter = key("allow", RULES, "Calls that run without a question.");
-
-/// The keys of `permissions`.
-#[rustfmt::skip]
-pub static PERMISSIONS: Table = Table::new(
-    "`permissions`",
-    "The tools that agents may call, as rules `TOOL` or `TOOL:ARGUMENT=PATTERN`.",
-    &[&[
-        ALLOW,
-        key("ask", RULES, "Calls that the user has to approve; refused if the user cannot be asked."),
-        key("deny", RULES, "Calls that are refused."),
-    ]],
-);
-
-static SAVED: Table = Table::new("the saved permissions", "", &[&[ALLOW]]);
 
 /// Returns the valid rules of a list.
-fn rules(values: Values<'_>, key: &str) -> Vec<Rule> {
-    let items = values.list(key).unwrap_or_default().iter();
-    items.filter_map(|item| rule::read(item).ok()).collect()
+fn rules(node: &Node) -> Option<Vec<Rule>> {
+    let items = node.as_list()?.iter();
+    Some(items.filter_map(|item| rule::read(item).ok()).collect())
+}
+
+/// The permissions that a user saved outside of configuration files.
+#[derive(Debug, Settings)]
+#[settings(name = "the saved permissions")]
+struct SavedPermissions {
+    #[setting(kind = RULES, with = rules)]
+    allow: Vec<Rule>,
 }
 
 impl Permissions {
     /// Parses `permissions:` with its lists `allow`, `ask` and `deny`.
     pub fn read(node: &Node, problems: &mut Vec<Problem>) -> Self {
-        let Some(values) = PERMISSIONS.read(node, problems) else {
-            return Self::default();
-        };
-        Self {
-            allow: rules(values, "allow"),
-            ask: rules(values, "ask"),
-            deny: rules(values, "deny"),
-        }
+        <Self as Settings>::read(node, problems).unwrap_or_default()
     }
 
     /// True if an `allow` rule matches the call and contains `name` in its text, ignoring letter case.
@@ -191,12 +189,10 @@ impl Permissions {
     /// Parses the permissions that a user saved outside of configuration files: a mapping with the only
     /// key `allow`.
     pub fn read_allowed(node: &Node, problems: &mut Vec<Problem>) -> Self {
-        match SAVED.read(node, problems) {
-            Some(values) => Self {
-                allow: rules(values, "allow"),
-                ..Self::default()
-            },
-            None => Self::default(),
+        let saved = SavedPermissions::read(node, problems);
+        Self {
+            allow: saved.map(|saved| saved.allow).unwrap_or_default(),
+            ..Self::default()
         }
     }
 
