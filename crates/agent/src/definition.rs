@@ -17,7 +17,6 @@ mod agent;
 mod command;
 mod compaction;
 mod groups;
-mod limit;
 mod review;
 
 use std::collections::BTreeMap;

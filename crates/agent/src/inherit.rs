@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+use cachalot_core::config::Settings;
+
 /// The parts that a fork inherits from its parent.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Settings)]
 pub enum Inherit {
     /// The whole prompt: the provider reads the conversation as it was sent. The gate restricts the use of
     /// the tools.

@@ -1,10 +1,10 @@
 //! The definition of an agent.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use cachalot_core::config::{
-    Custom, Literal, Parameter, ParameterKind as Kind, Settings, Table, Values, key, no_effect,
-    required, section,
+    Custom, Located, Parameter, ParameterKind as Kind, SettingValue, Settings, Table, Values, key,
+    no_effect,
 };
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{MapEntry, Node};
@@ -15,11 +15,10 @@ use cachalot_model::{Model, ModelSettings, Models, OutputFormat};
 use cachalot_prompt::PrefixSettings;
 use serde_json::{Value, json};
 
-use super::command::{self, COMMAND, CommandDefinition};
+use super::command::{self, CommandDefinition};
 use super::compaction::CompactionSettings;
 use super::groups::Groups;
-use super::limit::limit;
-use super::review::{self, REVIEW, ReviewDefinition};
+use super::review::ReviewDefinition;
 
 /// Default of `max_iterations`: model calls per turn.
 pub const DEFAULT_ITERATIONS: u32 = 50;
@@ -30,64 +29,108 @@ pub const DEFAULT_REPETITIONS: u32 = 5;
 /// compacted.
 pub const DEFAULT_COMPACTION_THRESHOLD: f64 = 0.9;
 
-/// No limit above this number.
-const COUNT: Kind = Kind::IntegerIn(0, u32::MAX as u64);
-
 /// The keys of an agent that belong to no builtin. Open for those that do.
-pub static AGENT: Table = Table::new(
-    "an agent",
-    "An agent.",
-    &[&[
-        required("model", Kind::Text, "A key of `models`, `provider/model`, or a model's own name."),
-        key("description", Kind::Text, "What the agent can do; read by agents that delegate to it."),
-        key("instruction", Kind::Text, "The first part of the system text."),
-        key("instruction_file", Kind::Custom(&INSTRUCTION_FILE), "A file with the instruction, relative to the agent file, or several."),
-        key("welcome_message", Kind::Text, "A text that is shown to the user when a chat begins."),
-        key(
-            "toolsets",
-            Kind::Custom(&Custom::shape(
-                || json!({ "type": "array", "items": { "$ref": "#/$defs/toolset" } }),
-            )),
-            "Its tools.",
-        ),
-        key("readonly", Kind::Boolean, "Selects only tools that change nothing, in all toolsets; it may give work only to agents of which this is true.").default(Literal::Boolean(false)),
-        key("skills", Kind::Custom(&Custom::shape(skills_schema)), "`true` for all skills, or a list of names and of skills of this file."),
-        key(
-            "sub_agents",
-            Kind::Custom(&Custom::shape(|| {
-                let item = json!({ "anyOf": [{ "type": "string" }, SUB_AGENT.schema(false)] });
-                json!({ "type": "array", "items": item })
-            })),
-            "Agents that it may delegate to.",
-        ),
-        key("handoffs", Kind::Texts, "Agents to which it may give the conversation: they continue it in its place."),
-        key("force_handoff", Kind::Text, "The agent that continues the conversation after each final answer of this one."),
-        key("commands", Kind::Custom(&Custom::shape(commands_schema)), "Commands by name, which the user sends as `/name`: a message, or `description`, `instruction`, `agent` and `url`."),
-        section("fallback", Fallback::TABLE),
-        section("structured_output", StructuredOutput::TABLE),
-        key("max_iterations", COUNT, "The maximum model calls of a turn; 0 for no limit.")
-            .default(Literal::Integer(DEFAULT_ITERATIONS as u64)),
-        key("max_consecutive_tool_calls", COUNT, "The number of identical consecutive batches of calls that ends a turn; 0 for no limit.")
-            .default(Literal::Integer(DEFAULT_REPETITIONS as u64)),
-        key("recall", COUNT, "The maximum number of memories that match the user's message and are added to it.")
-            .default(Literal::Integer(0)),
-        key("compaction_threshold", Kind::NumberIn(0.0, 1.0), "The part of the model's context window from which on the conversation is summarized; 0 for never.")
-            .default(Literal::Number(DEFAULT_COMPACTION_THRESHOLD)),
-        section("compaction", CompactionSettings::TABLE),
-        key("session_compaction", Kind::Boolean, "`false`: the conversation is never summarized without a request.").default(Literal::Boolean(true)),
-        key(
-            "hooks",
-            Kind::Custom(&Custom::shape(|| json!({ "type": "object" }))),
-            "Handlers of events.",
-        ),
-        key("review", Kind::Table(&REVIEW), "Background reviews of its conversations."),
-        section("prefix", PrefixSettings::TABLE),
-        key("use_toolsets", Kind::Texts, "Keys of `toolsets` of the file, which follow its own."),
-        key("use_commands", Kind::Texts, "Keys of `commands` of the file, whose commands it has, too."),
-        key("use_skills", Kind::Texts, "Keys of `skills` of the file, whose skills it has, too."),
-    ], KEYS_OF_OTHERS],
-)
-.open();
+pub const AGENT: &Table = AgentKeys::TABLE;
+
+/// An agent.
+#[derive(Debug, Settings)]
+#[settings(name = "an agent", open, default, also = KEYS_OF_OTHERS, check = check)]
+struct AgentKeys {
+    /// A key of `models`, `provider/model`, or a model's own name.
+    #[setting(required)]
+    model: Option<String>,
+    /// What the agent can do; read by agents that delegate to it.
+    #[setting(default)]
+    description: String,
+    /// The first part of the system text.
+    instruction: Option<String>,
+    /// A file with the instruction, relative to the agent file, or several.
+    #[setting(kind = Kind::Custom(&INSTRUCTION_FILE), with = texts)]
+    instruction_file: Option<Vec<String>>,
+    /// A text that is shown to the user when a chat begins.
+    #[setting(default)]
+    welcome_message: String,
+    /// Its tools.
+    #[setting(key = "toolsets", kind = Kind::Custom(&TOOLSETS), with = unread)]
+    _toolsets: Option<()>,
+    /// Selects only tools that change nothing, in all toolsets; it may give work only to agents of which this is true.
+    #[setting(key = "readonly", default = false)]
+    read_only: bool,
+    /// `true` for all skills, or a list of names and of skills of this file.
+    #[setting(key = "skills", kind = Kind::Custom(&SKILLS), with = unread)]
+    _skills: Option<()>,
+    /// Agents that it may delegate to.
+    #[setting(default)]
+    sub_agents: SubAgents,
+    /// Agents to which it may give the conversation: they continue it in its place.
+    handoffs: Vec<Located<String>>,
+    /// The agent that continues the conversation after each final answer of this one.
+    force_handoff: Option<String>,
+    /// Commands by name, which the user sends as `/name`: a message, or `description`, `instruction`, `agent` and `url`.
+    #[setting(key = "commands", kind = Kind::Custom(&COMMANDS), with = unread)]
+    _commands: Option<()>,
+    fallback: Option<Fallback>,
+    structured_output: Option<StructuredOutput>,
+    /// The maximum model calls of a turn; 0 for no limit.
+    #[setting(default = DEFAULT_ITERATIONS as u64)]
+    max_iterations: u32,
+    /// The number of identical consecutive batches of calls that ends a turn; 0 for no limit.
+    #[setting(key = "max_consecutive_tool_calls", default = DEFAULT_REPETITIONS as u64)]
+    max_repetitions: u32,
+    /// The maximum number of memories that match the user's message and are added to it.
+    #[setting(default = 0)]
+    recall: u32,
+    /// The part of the model's context window from which on the conversation is summarized; 0 for never.
+    #[setting(range = 0.0..=1.0, default = DEFAULT_COMPACTION_THRESHOLD)]
+    compaction_threshold: f64,
+    #[setting(default)]
+    compaction: CompactionSettings,
+    /// `false`: the conversation is never summarized without a request.
+    #[setting(default = true)]
+    session_compaction: bool,
+    /// Handlers of events.
+    #[setting(key = "hooks", kind = Kind::Custom(&HOOKS), with = unread)]
+    _hooks: Option<()>,
+    /// Background reviews of its conversations.
+    review: Option<ReviewDefinition>,
+    #[setting(default)]
+    prefix: PrefixSettings,
+    /// Keys of `toolsets` of the file, which follow its own.
+    #[setting(key = "use_toolsets")]
+    _use_toolsets: Vec<String>,
+    /// Keys of `commands` of the file, whose commands it has, too.
+    #[setting(key = "use_commands")]
+    _use_commands: Vec<String>,
+    /// Keys of `skills` of the file, whose skills it has, too.
+    #[setting(key = "use_skills")]
+    _use_skills: Vec<String>,
+}
+
+/// The reader of a key whose meaning depends on other parts of the file: [`Groups`] and [`read`] read it.
+fn unread(_: &Node) -> Option<()> {
+    None
+}
+
+static TOOLSETS: Custom =
+    Custom::shape(|| json!({ "type": "array", "items": { "$ref": "#/$defs/toolset" } }));
+static SKILLS: Custom =
+    Custom::shape(|| json!({ "anyOf": [{ "type": "boolean" }, { "type": "array" }] }));
+static HOOKS: Custom = Custom::shape(|| json!({ "type": "object" }));
+static COMMANDS: Custom = Custom::shape(|| {
+    let one = json!({ "anyOf": [{ "type": "string" }, CommandDefinition::TABLE.schema(false)] });
+    let all = json!({ "type": "object", "additionalProperties": one });
+    json!({ "anyOf": [all, { "type": "array", "items": all }] })
+});
+
+fn check(keys: &AgentKeys, values: Values<'_>, problems: &mut Vec<Problem>) {
+    if keys.max_repetitions == 1 {
+        let message =
+            "`max_consecutive_tool_calls` must be at least 2, or 0 for no limit, but it is 1";
+        let place = values.place("max_consecutive_tool_calls");
+        let problem = Problem::new("out-of-range", message).at(&place);
+        problems.push(problem.help("write 2 or more, or 0"));
+    }
+}
 
 /// Keys of docker-agent that change nothing here, or are refused.
 #[rustfmt::skip]
@@ -120,14 +163,16 @@ static INSTRUCTION_FILE: Custom = Custom {
     },
 };
 
-fn commands_schema() -> Value {
-    let one = json!({ "anyOf": [{ "type": "string" }, COMMAND.schema(false)] });
-    let all = json!({ "type": "object", "additionalProperties": one });
-    json!({ "anyOf": [all, { "type": "array", "items": all }] })
-}
-
-fn skills_schema() -> Value {
-    json!({ "anyOf": [{ "type": "boolean" }, { "type": "array" }] })
+/// Returns a text, or the texts of a list.
+fn texts(node: &Node) -> Option<Vec<String>> {
+    let items = node.as_list().unwrap_or(std::slice::from_ref(node));
+    Some(
+        items
+            .iter()
+            .filter_map(Node::as_text)
+            .map(str::to_owned)
+            .collect(),
+    )
 }
 
 /// Models that are asked when the agent's own does not answer.
@@ -164,15 +209,69 @@ struct StructuredOutput {
     strict: bool,
 }
 
-#[rustfmt::skip]
-static SUB_AGENT: Table = Table::new(
-    "a sub-agent",
-    "An agent that it may delegate to.",
-    &[&[
-        required("name", Kind::Text, "Its name."),
-        key("fork", Kind::Boolean, "Runs it on a fork of the conversation.").default(Literal::Boolean(false)),
-    ]],
-);
+/// An agent that it may delegate to.
+#[derive(Debug, Settings)]
+#[settings(name = "a sub-agent")]
+struct SubAgentKeys {
+    /// Its name.
+    name: Located<String>,
+    /// Runs it on a fork of the conversation.
+    #[setting(default = false)]
+    fork: bool,
+}
+
+/// Distinct sub-agents, with the places of their names.
+#[derive(Debug, Default)]
+struct SubAgents(Vec<(SubAgent, SourceSpan)>);
+
+/// A list of names, or of `{name: …, fork: true}`.
+impl SettingValue for SubAgents {
+    const KIND: Kind = Kind::Custom(&SUB_AGENTS);
+
+    fn from_node(node: &Node, _: Kind, problems: &mut Vec<Problem>) -> Option<Self> {
+        let Some(items) = node.as_list() else {
+            problems.push(node.wrong_type("`sub_agents`", "a list"));
+            return None;
+        };
+        let mut named: Vec<(SubAgent, SourceSpan)> = Vec::new();
+        for item in items {
+            let Some((sub_agent, place)) = sub_agent(item, problems) else {
+                continue;
+            };
+            match named.iter().find(|(known, _)| known.name == sub_agent.name) {
+                None => named.push((sub_agent, place)),
+                Some((known, _)) if *known == sub_agent => {}
+                Some(_) => {
+                    let name = &sub_agent.name;
+                    let message = format!("`{name}` is named both with and without `fork: true`");
+                    let problem = Problem::new("conflicting-keys", message).at(&place);
+                    problems.push(problem.help("name it once"));
+                }
+            }
+        }
+        Some(Self(named))
+    }
+}
+
+static SUB_AGENTS: Custom = Custom::shape(|| {
+    let item = json!({ "anyOf": [{ "type": "string" }, SubAgentKeys::TABLE.schema(false)] });
+    json!({ "type": "array", "items": item })
+});
+
+fn sub_agent(item: &Node, problems: &mut Vec<Problem>) -> Option<(SubAgent, SourceSpan)> {
+    if let Some(name) = item.as_text() {
+        let name = name.to_owned();
+        return Some((SubAgent { name, fork: false }, item.place.clone()));
+    }
+    if item.as_map().is_none() {
+        let expected = "a name, or `{name: …, fork: true}`";
+        problems.push(item.wrong_type("an item of `sub_agents`", expected));
+        return None;
+    }
+    let SubAgentKeys { name, fork } = SubAgentKeys::read(item, problems)?;
+    let Located { value: name, place } = name;
+    Some((SubAgent { name, fork }, place))
+}
 
 /// The definition of an agent.
 #[derive(Debug, Clone)]
@@ -307,11 +406,12 @@ pub(super) fn read(
 ) -> Option<ParsedAgent> {
     let values = AGENT.read(&entry.value, problems)?;
     groups.check(&entry.value, problems);
+    let keys = AgentKeys::from_values(values, problems)?;
     let mut warnings = Vec::new();
-    let model = values.text("model");
+    let model = keys.model.as_deref();
     let model = model.map(|model| first_model(model, &values.place("model"), &mut warnings));
-    let (sub_agents, places) = sub_agents(values, problems).into_iter().unzip();
-    let (handoffs, handoff_places) = handoffs(values).into_iter().unzip();
+    let (sub_agents, places) = keys.sub_agents.0.into_iter().unzip();
+    let (handoffs, handoff_places) = distinct(keys.handoffs).into_iter().unzip();
     let hooks = match values.node("hooks") {
         Some(node) => {
             let file = &node.place.file;
@@ -319,35 +419,37 @@ pub(super) fn read(
         }
         None => Hooks::default(),
     };
+    let files = keys.instruction_file.iter().flatten();
+    let files: Vec<PathBuf> = files.map(|file| source.directory.join(file)).collect();
     let definition = AgentDefinition {
         name: entry.key.clone(),
         model: model.unwrap_or_default().to_owned(),
-        model_settings: model_settings(values, problems),
-        welcome_message: values.string("welcome_message").unwrap_or_default(),
-        description: values.string("description").unwrap_or_default(),
-        instruction: instruction(values, source.directory, problems),
-        instruction_files: instruction_files(values, source.directory),
+        model_settings: model_settings(keys.fallback, keys.structured_output),
+        welcome_message: keys.welcome_message,
+        description: keys.description,
+        instruction: instruction(keys.instruction, &files, values, problems),
+        instruction_files: files,
         context: String::new(),
         toolsets: groups.toolsets(&entry.value),
-        read_only: values.boolean("readonly").unwrap_or_default(),
+        read_only: keys.read_only,
         sub_agents,
         handoffs,
-        force_handoff: values.string("force_handoff"),
+        force_handoff: keys.force_handoff,
         commands: command::read(&groups.commands(&entry.value), problems),
-        max_iterations: limit(values, "max_iterations", 1, problems),
-        max_repetitions: limit(values, "max_consecutive_tool_calls", 2, problems),
-        recall: values.integer("recall").unwrap_or_default(),
-        compaction_threshold: match values.boolean("session_compaction") {
-            Some(false) => 0.0,
-            _ => values
-                .number("compaction_threshold")
-                .unwrap_or(DEFAULT_COMPACTION_THRESHOLD),
+        max_iterations: or_unlimited(keys.max_iterations),
+        max_repetitions: or_unlimited(keys.max_repetitions),
+        recall: keys.recall,
+        compaction_threshold: if keys.session_compaction {
+            keys.compaction_threshold
+        } else {
+            0.0
         },
-        compaction: values.setting("compaction", problems).unwrap_or_default(),
-        review: values
-            .table("review")
-            .map(|review| review::read(review, model, problems)),
-        prefix: values.setting("prefix", problems).unwrap_or_default(),
+        compaction: keys.compaction,
+        review: keys.review.map(|review| {
+            review.check_inheritance(values, model, problems);
+            review.with_limits()
+        }),
+        prefix: keys.prefix,
         hooks: hooks.entries,
         sections: sections(values, source.builtins, problems),
     };
@@ -362,34 +464,9 @@ pub(super) fn read(
     })
 }
 
-/// Reads `sub_agents`: a list of distinct names, or of `{name: …, fork: true}`, with their places.
-fn sub_agents(values: Values<'_>, problems: &mut Vec<Problem>) -> Vec<(SubAgent, SourceSpan)> {
-    let mut named: Vec<(SubAgent, SourceSpan)> = Vec::new();
-    let node = values.node("sub_agents");
-    if let Some(node) = node.filter(|node| node.as_list().is_none()) {
-        problems.push(node.wrong_type("`sub_agents`", "a list"));
-    }
-    for item in node.and_then(Node::as_list).unwrap_or_default() {
-        let Some((sub_agent, place)) = sub_agent(item, problems) else {
-            continue;
-        };
-        match named.iter().find(|(known, _)| known.name == sub_agent.name) {
-            None => named.push((sub_agent, place)),
-            Some((known, _)) if *known == sub_agent => {}
-            Some(_) => problems.push(
-                Problem::new(
-                    "conflicting-keys",
-                    format!(
-                        "`{}` is named both with and without `fork: true`",
-                        sub_agent.name
-                    ),
-                )
-                .at(&place)
-                .help("name it once"),
-            ),
-        }
-    }
-    named
+/// Returns a limit of which 0 means none.
+pub(super) fn or_unlimited(limit: u32) -> u32 {
+    if limit == 0 { u32::MAX } else { limit }
 }
 
 /// Returns the first model of a list such as `claude,gpt`, between which docker-agent alternates.
@@ -405,9 +482,7 @@ fn first_model<'a>(model: &'a str, place: &SourceSpan, warnings: &mut Vec<Proble
 }
 
 /// Returns `fallback` and `structured_output`.
-fn model_settings(values: Values<'_>, problems: &mut Vec<Problem>) -> ModelSettings {
-    let fallback: Option<Fallback> = values.setting("fallback", problems);
-    let output: Option<StructuredOutput> = values.setting("structured_output", problems);
+fn model_settings(fallback: Option<Fallback>, output: Option<StructuredOutput>) -> ModelSettings {
     let (fallbacks, retries) =
         fallback.map_or((None, None), |fallback| (fallback.models, fallback.retries));
     ModelSettings {
@@ -422,36 +497,15 @@ fn model_settings(values: Values<'_>, problems: &mut Vec<Problem>) -> ModelSetti
     }
 }
 
-/// Reads `handoffs`: distinct names, with their places.
-fn handoffs(values: Values<'_>) -> Vec<(String, SourceSpan)> {
+/// Returns the names without duplicates, with their places.
+fn distinct(names: Vec<Located<String>>) -> Vec<(String, SourceSpan)> {
     let mut named: Vec<(String, SourceSpan)> = Vec::new();
-    for item in values.list("handoffs").unwrap_or_default() {
-        let Some(name) = item.as_text() else {
-            continue;
-        };
-        if !named.iter().any(|(known, _)| known == name) {
-            named.push((name.to_owned(), item.place.clone()));
+    for Located { value, place } in names {
+        if !named.iter().any(|(known, _)| *known == value) {
+            named.push((value, place));
         }
     }
     named
-}
-
-fn sub_agent(item: &Node, problems: &mut Vec<Problem>) -> Option<(SubAgent, SourceSpan)> {
-    if let Some(name) = item.as_text() {
-        let name = name.to_owned();
-        return Some((SubAgent { name, fork: false }, item.place.clone()));
-    }
-    if item.as_map().is_none() {
-        let expected = "a name, or `{name: …, fork: true}`";
-        problems.push(item.wrong_type("an item of `sub_agents`", expected));
-        return None;
-    }
-    let values = SUB_AGENT.read(item, problems)?;
-    let sub_agent = SubAgent {
-        name: values.string("name")?,
-        fork: values.boolean("fork").unwrap_or_default(),
-    };
-    Some((sub_agent, values.place("name")))
 }
 
 /// Returns the other keys, which belong to builtins. Reports every other key as unknown.
@@ -479,17 +533,13 @@ fn sections(values: Values<'_>, builtins: &Builtins, problems: &mut Vec<Problem>
     claimed
 }
 
-/// Returns the paths in `instruction_file`.
-fn instruction_files(values: Values<'_>, directory: &Path) -> Vec<PathBuf> {
-    let node = values.node("instruction_file");
-    let files = node.map(|node| node.as_list().unwrap_or(std::slice::from_ref(node)));
-    let files = files.unwrap_or_default().iter().filter_map(Node::as_text);
-    files.map(|file| directory.join(file)).collect()
-}
-
 /// Returns `instruction`, or the content of `instruction_file`.
-fn instruction(values: Values<'_>, directory: &Path, problems: &mut Vec<Problem>) -> String {
-    let text = values.string("instruction");
+fn instruction(
+    text: Option<String>,
+    files: &[PathBuf],
+    values: Values<'_>,
+    problems: &mut Vec<Problem>,
+) -> String {
     if values.node("instruction_file").is_none() {
         return text.unwrap_or_default();
     }
@@ -504,9 +554,8 @@ fn instruction(values: Values<'_>, directory: &Path, problems: &mut Vec<Problem>
             .help("leave one of them out"),
         );
     }
-    let files = instruction_files(values, directory).into_iter();
-    let texts = files.map(|path| {
-        std::fs::read_to_string(&path).unwrap_or_else(|error| {
+    let texts = files.iter().map(|path| {
+        std::fs::read_to_string(path).unwrap_or_else(|error| {
             problems.push(
                 Problem::new(
                     "unreadable-instruction",

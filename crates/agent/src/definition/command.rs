@@ -1,38 +1,30 @@
 //! Commands of an agent: prompts that the user sends by a name, switches to other agents, and addresses.
 
 use cachalot_core::Problem;
-use cachalot_core::config::{ParameterKind as Kind, Table, key};
+use cachalot_core::config::Settings;
 use cachalot_core::tree::{self, MapEntry, Node};
 use serde_json::Value;
-
-/// The keys of a command.
-#[rustfmt::skip]
-pub(super) static COMMAND: Table = Table::new(
-    "a command",
-    "A command, or its instruction.",
-    &[&[
-        key("description", Kind::Text, "What the command does; shown to the user."),
-        key("instruction", Kind::Text, "The message that is sent."),
-        key("agent", Kind::Text, "The agent that continues the conversation."),
-        key("url", Kind::Text, "An address that is shown."),
-    ]],
-);
 
 /// The longest name of a command.
 const MAX_NAME_CHARS: usize = 64;
 
 /// A command of an agent, which the user calls as `/name arguments`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Settings)]
+#[settings(name = "a command", sentence = "A command, or its instruction.")]
 pub struct CommandDefinition {
     /// The name, without the slash.
+    #[setting(skip)]
     pub name: String,
-    /// The description; empty if there is none.
+    /// What the command does; shown to the user.
+    #[setting(default)]
     pub description: String,
     /// The message that is sent.
     pub instruction: Option<String>,
-    /// The agent that continues the conversation, before the message is sent.
+    /// The agent that continues the conversation.
+    ///
+    /// It does so before the message is sent.
     pub agent: Option<String>,
-    /// An address for the user.
+    /// An address that is shown.
     pub url: Option<String>,
 }
 
@@ -236,13 +228,9 @@ fn command(entry: &MapEntry, problems: &mut Vec<Problem>) -> Option<CommandDefin
             ..CommandDefinition::default()
         });
     }
-    let values = COMMAND.read(&entry.value, problems)?;
     let command = CommandDefinition {
         name,
-        description: values.string("description").unwrap_or_default(),
-        instruction: values.string("instruction"),
-        agent: values.string("agent"),
-        url: values.string("url"),
+        ..CommandDefinition::read(&entry.value, problems)?
     };
     if command.instruction.is_none() && command.agent.is_none() && command.url.is_none() {
         let message = format!("the command `{}` does nothing", command.name);
