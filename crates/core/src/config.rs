@@ -20,9 +20,9 @@ use crate::Problem;
 use crate::duration::Range;
 use crate::tree::MapEntry;
 
-pub use cachalot_settings_derive::Settings;
+pub use cachalot_settings_derive::{CallArguments, Settings};
 pub use schema::{arguments_schema, tool_schema};
-pub use settings::{Located, Named, SettingValue, Settings, Word};
+pub use settings::{CallArguments, Located, Named, SettingValue, Settings, Word};
 pub use values::Values;
 use values::{finite, scalar, within};
 

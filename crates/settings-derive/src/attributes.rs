@@ -16,7 +16,7 @@ pub(crate) struct MappingAttributes {
     pub(crate) is_open: bool,
     /// `also`: keys without a field.
     pub(crate) also: Option<Path>,
-    /// `check`: a function that checks what depends on several keys.
+    /// `check`: a function that checks or completes what depends on several keys.
     pub(crate) check: Option<Path>,
     /// `default`: the struct has the declared defaults, and so has an invalid value.
     pub(crate) has_default: bool,
@@ -37,8 +37,10 @@ pub(crate) struct FieldAttributes {
     pub(crate) with: Option<Path>,
     /// `default`: the value of a key that is left out.
     pub(crate) default: Option<DefaultValue>,
-    /// `required`: the key is required, and the field an `Option` all the same.
+    /// `required`: to leave it out is a problem, although the field is an `Option`.
     pub(crate) is_required: bool,
+    /// `then`: keys without a field that follow this one.
+    pub(crate) following: Vec<Path>,
     /// `flatten`: the keys of the struct are those of the mapping.
     pub(crate) is_flattened: bool,
     /// `place`: the field is the place of the mapping, and no key.
@@ -102,12 +104,13 @@ impl FieldAttributes {
                         });
                     }
                     "required" => parsed.is_required = true,
+                    "then" => parsed.following.push(meta.value()?.parse()?),
                     "flatten" => parsed.is_flattened = true,
                     "place" => parsed.is_place = true,
                     "skip" => parsed.is_skipped = true,
                     _ => {
                         return Err(meta.error(
-                            "expected `key`, `alias`, `range`, `kind`, `with`, `default`, `required`, `flatten`, `place` or `skip`",
+                            "expected `key`, `alias`, `range`, `kind`, `with`, `default`, `required`, `then`, `flatten`, `place` or `skip`",
                         ));
                     }
                 }

@@ -24,3 +24,14 @@ pub fn derive_settings(input: TokenStream) -> TokenStream {
     };
     derived.unwrap_or_else(Error::into_compile_error).into()
 }
+
+/// Derives `CallArguments` for a struct.
+#[proc_macro_derive(CallArguments, attributes(setting))]
+pub fn derive_arguments(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    let derived = match &input.data {
+        Data::Struct(data) => mapping::derive_arguments(&input, data),
+        Data::Enum(_) | Data::Union(_) => Err(Error::new_spanned(&input, "arguments are a struct")),
+    };
+    derived.unwrap_or_else(Error::into_compile_error).into()
+}

@@ -28,11 +28,19 @@ struct Parts {
     fields: Vec<TokenStream>,
 }
 
+/// Derives `CallArguments` for a struct with named fields.
+pub(crate) fn derive_arguments(input: &DeriveInput, data: &DataStruct) -> Result<TokenStream> {
+    let name = &input.ident;
+    let parameters = Parts::of(input, data, false)?.declarations();
+    Ok(quote! {
+        impl ::cachalot_core::config::CallArguments for #name {
+            const PARAMETERS: &'static [::cachalot_core::config::Parameter] = #parameters;
+        }
+    })
+}
+
 /// Derives `Settings` and `SettingValue` for a struct with named fields.
 pub(crate) fn derive(input: &DeriveInput, data: &DataStruct) -> Result<TokenStream> {
-    let Fields::Named(fields) = &data.fields else {
-        return Err(Error::new_spanned(input, "settings have named fields"));
-    };
     let attributes = MappingAttributes::parse(&input.attrs)?;
     let Some(title) = &attributes.name else {
         return Err(Error::new_spanned(
@@ -40,22 +48,11 @@ pub(crate) fn derive(input: &DeriveInput, data: &DataStruct) -> Result<TokenStre
             "`#[settings(name = \"…\")]` names the mapping in messages",
         ));
     };
-    let mut parts = Parts {
-        has_default: attributes.has_default,
-        ..Parts::default()
-    };
-    for field in &fields.named {
-        parts.add(field)?;
-    }
-    parts.close_group();
+    let parts = Parts::of(input, data, attributes.has_default)?;
+    let parameters = parts.declarations();
     let name = &input.ident;
     let default = parts.default_of(name);
-    let Parts {
-        groups,
-        reads,
-        fields,
-        ..
-    } = parts;
+    let Parts { reads, fields, .. } = parts;
     let sentence = match attributes.sentence {
         Some(sentence) => sentence.value(),
         None => documentation(&input.attrs),
@@ -64,18 +61,13 @@ pub(crate) fn derive(input: &DeriveInput, data: &DataStruct) -> Result<TokenStre
     let open = attributes.is_open.then(|| quote!(.open()));
     let check = attributes
         .check
-        .map(|check| quote!(#check(&settings, values, problems);));
+        .map(|check| quote!(#check(&mut settings, values, problems);));
+    let mutable = check.is_some().then(|| quote!(mut));
     Ok(quote! {
         #default
 
         impl ::cachalot_core::config::Settings for #name {
-            const PARAMETERS: &'static [::cachalot_core::config::Parameter] = {
-                const GROUPS: &[&[::cachalot_core::config::Parameter]] = &[#(#groups),*];
-                const COUNT: usize = ::cachalot_core::config::count(GROUPS);
-                const ALL: [::cachalot_core::config::Parameter; COUNT] =
-                    ::cachalot_core::config::joined(GROUPS);
-                &ALL
-            };
+            const PARAMETERS: &'static [::cachalot_core::config::Parameter] = #parameters;
             const TABLE: &'static ::cachalot_core::config::Table = {
                 static TABLE: ::cachalot_core::config::Table = ::cachalot_core::config::Table::new(
                     #title,
@@ -93,7 +85,7 @@ pub(crate) fn derive(input: &DeriveInput, data: &DataStruct) -> Result<TokenStre
                 problems: &mut ::std::vec::Vec<::cachalot_core::Problem>,
             ) -> ::std::option::Option<Self> {
                 #(#reads)*
-                let settings = Self { #(#fields),* };
+                let #mutable settings = Self { #(#fields),* };
                 #check
                 ::std::option::Option::Some(settings)
             }
@@ -118,6 +110,33 @@ pub(crate) fn derive(input: &DeriveInput, data: &DataStruct) -> Result<TokenStre
 }
 
 impl Parts {
+    fn of(input: &DeriveInput, data: &DataStruct, has_default: bool) -> Result<Self> {
+        let Fields::Named(fields) = &data.fields else {
+            return Err(Error::new_spanned(input, "keys are named fields"));
+        };
+        let mut parts = Self {
+            has_default,
+            ..Self::default()
+        };
+        for field in &fields.named {
+            parts.add(field)?;
+        }
+        parts.close_group();
+        Ok(parts)
+    }
+
+    /// Returns the declarations of all keys.
+    fn declarations(&self) -> TokenStream {
+        let groups = &self.groups;
+        quote!({
+            const GROUPS: &[&[::cachalot_core::config::Parameter]] = &[#(#groups),*];
+            const COUNT: usize = ::cachalot_core::config::count(GROUPS);
+            const ALL: [::cachalot_core::config::Parameter; COUNT] =
+                ::cachalot_core::config::joined(GROUPS);
+            &ALL
+        })
+    }
+
     fn add(&mut self, field: &Field) -> Result<()> {
         let attributes = FieldAttributes::parse(&field.attrs)?;
         let (name, kind) = (&field.ident, &field.ty);
@@ -132,21 +151,25 @@ impl Parts {
             self.defaults.push(of_type);
             return Ok(());
         }
+        let optional = inner(kind, "Option");
+        let value = optional.unwrap_or(kind);
         if attributes.is_flattened {
             self.close_group();
             self.defaults.push(of_type);
             self.groups
-                .push(quote!(<#kind as ::cachalot_core::config::Settings>::PARAMETERS));
+                .push(quote!(<#value as ::cachalot_core::config::Settings>::PARAMETERS));
             self.reads.push(quote! {
-                let #name = <#kind as ::cachalot_core::config::Settings>::from_values(values, problems);
+                let #name = <#value as ::cachalot_core::config::Settings>::from_values(values, problems);
             });
-            self.fields.push(quote!(#name: #name?));
+            self.fields.push(if optional.is_some() {
+                quote!(#name)
+            } else {
+                quote!(#name: #name?)
+            });
             return Ok(());
         }
         let spelled = name.as_ref().map(ToString::to_string).unwrap_or_default();
         let key = attributes.key.as_ref().map_or(spelled, |key| key.value());
-        let optional = inner(kind, "Option");
-        let value = optional.unwrap_or(kind);
         // Without entries, a list or a mapping is empty.
         let may_be_empty = ["Vec", "BTreeMap"]
             .iter()
@@ -168,6 +191,8 @@ impl Parts {
         });
         let declared = declaration(&key, value, &attributes, literal, is_required, field);
         self.parameters.push(declared);
+        let following = attributes.following.iter();
+        self.parameters.extend(following.map(|it| quote!(#it)));
         let or_default = stated
             .filter(|_| self.has_default)
             .map(|stated| quote!(.or_else(|| #stated)));

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde_json::{Map, Value};
+
 use super::{Custom, Literal, Parameter, ParameterKind, Table, Values, finite, scalar, within};
 use crate::duration::{self, Range};
 use crate::tree::{MapEntry, Node};
@@ -22,7 +24,8 @@ use crate::{Problem, Secret, SourceSpan};
 /// - `sentence = "…"`: the sentence of the schema, if it is not that of the documentation comment.
 /// - `open`: accepts keys that are not declared.
 /// - `also = PATH`: keys without a field, such as those that are refused; a `&'static [Parameter]`.
-/// - `check = PATH`: a `fn(&Self, Values<'_>, &mut Vec<Problem>)` that checks what depends on several keys.
+/// - `check = PATH`: a `fn(&mut Self, Values<'_>, &mut Vec<Problem>)`, or one of `&Self`, that checks or completes what
+///   depends on several keys.
 /// - `default`: implements `Default` with the declared defaults. An invalid value is replaced by the declared default
 ///   of its key, so that the problems of the rest are found.
 ///
@@ -34,8 +37,10 @@ use crate::{Problem, Secret, SourceSpan};
 /// - `range = MINIMUM..=MAXIMUM`: the bounds of a number; without a maximum, there is none.
 /// - `kind = KIND`: the accepted values, if they are not those of the type.
 /// - `with = PATH`: a `fn(&Node) -> Option<T>` that reads the value, if its type does not.
-/// - `required`: the key is required although the field is an `Option`, so that the rest is read without it.
-/// - `flatten`: the keys of the field's struct are keys of this mapping, at this position.
+/// - `required`: to leave the key out is a problem, but the struct is read although the field is `None`.
+/// - `then = PATH`: a key without a field that follows this one, which `check` reads; a [`Parameter`]. May be repeated.
+/// - `flatten`: the keys of the field's struct are keys of this mapping, at this position. If the field is an `Option`,
+///   its struct may be invalid.
 /// - `place`: the field is the place of the mapping in the file, and no key.
 /// - `skip`: the field is no key, and has the default of its type.
 pub trait Settings: Sized {
@@ -54,6 +59,13 @@ pub trait Settings: Sized {
         let values = Self::TABLE.read(node, problems)?;
         Self::from_values(values, problems)
     }
+}
+
+/// The arguments of a call of an operation, declared by a struct that is read by other means: the attributes of fields
+/// are those of [`Settings`], as far as they declare.
+pub trait CallArguments {
+    /// The parameters of the operation.
+    const PARAMETERS: &'static [Parameter];
 }
 
 /// The type of a field of [`Settings`].
@@ -110,9 +122,10 @@ pub struct Named<T> {
 }
 
 impl Values<'_> {
-    /// Reads the value of a declared key, or its default if it is left out.
+    /// Reads the value of a key, or its default if it is left out. A table may lack some keys of a struct; they have no
+    /// value.
     pub fn setting<T: SettingValue>(&self, name: &str, problems: &mut Vec<Problem>) -> Option<T> {
-        let parameter = self.parameter(name)?;
+        let parameter = self.table.parameter(name)?;
         match self.node(name) {
             Some(node) => T::from_node(node, parameter.kind, problems),
             None => parameter.default.and_then(T::from_literal),
@@ -156,12 +169,29 @@ impl SettingValue for PathBuf {
     }
 }
 
+/// The value with its places.
+impl SettingValue for Node {
+    const KIND: ParameterKind = ParameterKind::Any;
+
+    fn from_node(node: &Node, _: ParameterKind, _: &mut Vec<Problem>) -> Option<Self> {
+        Some(node.clone())
+    }
+}
+
 /// The value as it is written.
-impl SettingValue for serde_json::Value {
+impl SettingValue for Value {
     const KIND: ParameterKind = ParameterKind::Any;
 
     fn from_node(node: &Node, _: ParameterKind, _: &mut Vec<Problem>) -> Option<Self> {
         Some(node.to_value())
+    }
+}
+
+impl SettingValue for Map<String, Value> {
+    const KIND: ParameterKind = ParameterKind::Object;
+
+    fn from_node(node: &Node, _: ParameterKind, _: &mut Vec<Problem>) -> Option<Self> {
+        node.to_value().as_object().cloned()
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{Problem, SourceSpan, duration};
 /// the program, and panics in debug builds.
 #[derive(Debug, Clone, Copy)]
 pub struct Values<'a> {
-    table: &'static Table,
+    pub(super) table: &'static Table,
     node: &'a Node,
 }
 
@@ -277,7 +277,7 @@ pub(super) fn finite(node: &Node) -> Option<f64> {
 
 impl<'a> Values<'a> {
     /// Returns the declaration of a name.
-    pub(super) fn parameter(&self, name: &str) -> Option<&'static Parameter> {
+    fn parameter(&self, name: &str) -> Option<&'static Parameter> {
         let found = self.table.parameter(name);
         debug_assert!(
             found.is_some(),

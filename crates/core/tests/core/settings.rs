@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use cachalot_core::Problem;
 use cachalot_core::config::{
-    Literal, Named, Parameter, ParameterKind as Kind, Settings, Table, Values, key, no_effect,
-    required, section,
+    CallArguments, Literal, Named, Parameter, ParameterKind as Kind, Settings, Table, Values, key,
+    no_effect, required, section, tool_schema,
 };
 use cachalot_core::tree::{Node, parse};
 
@@ -269,4 +269,83 @@ fn struct_has_the_declared_defaults() {
     let keys: Vec<&str> = Limits::TABLE.parameters().map(|key| key.name).collect();
     assert_eq!(keys, ["most", "pause", "part", "text", "last"]);
     assert_eq!(Limits::TABLE.doc, "Other words.");
+}
+
+const SECOND: Parameter = key("second", Kind::Text, "The second.");
+
+#[derive(Debug, PartialEq, Settings)]
+#[settings(name = "`partial`", sentence = "", check = complete)]
+struct Partial {
+    /// The first.
+    #[setting(required, then = SECOND)]
+    first: Option<String>,
+    /// The third.
+    third: Option<u64>,
+    #[setting(flatten)]
+    inner: Option<Inner>,
+    #[setting(skip)]
+    texts: Vec<String>,
+}
+
+fn complete(partial: &mut Partial, values: Values<'_>, _: &mut Vec<Problem>) {
+    partial.texts.extend(partial.first.clone());
+    partial.texts.extend(values.string(SECOND.name));
+}
+
+#[test]
+fn a_struct_is_read_without_its_required_keys_and_completed() {
+    let names: Vec<_> = Partial::TABLE.parameters().map(|it| it.name).collect();
+    assert_eq!(names, ["first", "second", "third", "depth"]);
+    let mut problems = Vec::new();
+    let partial = Partial::read(&tree("{second: b, third: 3}"), &mut problems).unwrap();
+    let found: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        found,
+        [
+            "a.yaml:1:1: `partial` needs `first` [missing-key]; add `first: …`",
+            "a.yaml:1:1: `partial` needs `depth` [missing-key]; add `depth: …`",
+        ]
+    );
+    let expected = Partial {
+        first: None,
+        third: Some(3),
+        inner: None,
+        texts: vec!["b".to_owned()],
+    };
+    assert_eq!(partial, expected);
+}
+
+#[test]
+fn a_table_may_lack_keys_of_a_struct() {
+    static FEWER: Table = Table::new("`fewer`", "", &[Partial::PARAMETERS.split_at(2).0]);
+    let node = tree("{first: a}");
+    let mut problems = Vec::new();
+    let values = FEWER.read(&node, &mut problems).unwrap();
+    let partial = Partial::from_values(values, &mut problems).unwrap();
+    assert_eq!(problems, []);
+    assert_eq!((partial.third, partial.texts), (None, vec!["a".to_owned()]));
+}
+
+#[derive(CallArguments)]
+#[expect(dead_code, reason = "only its declaration is used")]
+struct Call {
+    /// The file.
+    path: String,
+    /// The number of lines.
+    #[setting(range = 1..)]
+    lines: Option<u64>,
+}
+
+#[test]
+fn arguments_are_the_parameters_of_a_tool() {
+    let schema = tool_schema(Call::PARAMETERS);
+    let by_hand = tool_schema(&[
+        required("path", Kind::Text, "The file."),
+        key(
+            "lines",
+            Kind::IntegerIn(1, u64::MAX),
+            "The number of lines.",
+        ),
+    ]);
+    assert_eq!(schema, by_hand);
 }
