@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cachalot_core::config::{Custom, Parameter, ParameterKind as Kind, key, required, tool_schema};
+use cachalot_core::config::{CallArguments, Custom, ParameterKind as Kind, tool_schema};
 use cachalot_core::{EffectTarget, Effects};
 use cachalot_operation::ResourceAccess;
 use cachalot_store::user_record::{UserRecord, has_key, metadata_label};
@@ -46,7 +46,7 @@ impl MemoryTool {
     /// Creates the tool.
     #[must_use]
     pub fn new() -> Self {
-        let mut parameters = tool_schema(PARAMETERS);
+        let mut parameters = tool_schema(MemoryArguments::PARAMETERS);
         parameters["properties"]["limit"]["description"] =
             format!("search: at most so many records; {DEFAULT_RESULTS} by default.").into();
         Self {
@@ -61,30 +61,29 @@ impl MemoryTool {
     }
 }
 
-#[rustfmt::skip]
-const PARAMETERS: &[Parameter] = &[
-    required("action", ACTION, "What to do."),
-    key("key", Kind::Text, "store, forget: the name of the record; storing under a name that is there replaces its record."),
-    key("value", Kind::Any, "store: what to remember; text or any JSON."),
-    key("metadata", Kind::Object, "store: fields kept with the value. search: fields that a record must have with exactly these values (text, numbers, booleans, null)."),
-    key("query", Kind::Text, "search: words that a record must all hold; a word that ends in * stands for all that begin so. Without it: the newest records."),
-    // The default is in its description.
-    key("limit", Kind::IntegerIn(1, MAX_RESULTS), ""),
-];
-
 const ACTION: Kind = Kind::Custom(&Custom::shape(
     || json!({ "type": "string", "enum": ["store", "search", "forget"] }),
 ));
 
 /// The arguments of `memory`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, CallArguments, Deserialize)]
 pub struct MemoryArguments {
+    /// What to do.
+    #[setting(kind = ACTION)]
     action: MemoryAction,
+    /// store, forget: the name of the record; storing under a name that is there replaces its record.
     key: Option<String>,
+    /// store: what to remember; text or any JSON.
     #[serde(default, deserialize_with = "present")]
     value: Option<Value>,
+    /// store: fields kept with the value. search: fields that a record must have with exactly these values (text,
+    /// numbers, booleans, null).
     metadata: Option<Map<String, Value>>,
+    /// search: words that a record must all hold; a word that ends in * stands for all that begin so. Without it:
+    /// the newest records.
     query: Option<String>,
+    // The default is in its description.
+    #[setting(range = 1..=MAX_RESULTS)]
     limit: Option<u64>,
 }
 

@@ -13,8 +13,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cachalot_core::config::{
-    Custom, Parameter, ParameterKind as Kind, SettingValue as _, Settings, key, required,
-    tool_schema,
+    CallArguments, Custom, ParameterKind as Kind, SettingValue as _, Settings, tool_schema,
 };
 use cachalot_core::{Effects, Secret};
 use cachalot_operation::{CommandText, ResourceAccess};
@@ -72,14 +71,6 @@ pub struct CommandSettings {
     pub pass: Vec<String>,
 }
 
-#[rustfmt::skip]
-const PARAMETERS: &[Parameter] = &[
-    required("command", COMMAND, "A command line for the shell (pipes, `&&`, variables); or a list of a program and its arguments, which no shell touches."),
-    // The settings are in its description.
-    key("timeout", Kind::Number, ""),
-    key("working_directory", Kind::Text, "Where it runs, relative to the workspace; the workspace itself by default."),
-];
-
 const COMMAND: Kind = Kind::Custom(&Custom::shape(
     || json!({ "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" }, "minItems": 1 }] }),
 ));
@@ -107,7 +98,7 @@ impl Shell {
             settings.timeout.as_secs_f64(),
             settings.max_timeout.as_secs_f64(),
         );
-        let mut parameters = tool_schema(PARAMETERS);
+        let mut parameters = tool_schema(ShellArguments::PARAMETERS);
         parameters["properties"]["timeout"]["description"] = format!(
             "Seconds after which it and what it started are killed; {timeout} by default, at most {longest}."
         )
@@ -196,10 +187,15 @@ impl Shell {
 }
 
 /// The arguments of `shell`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, CallArguments, Deserialize)]
 pub struct ShellArguments {
+    /// A command line for the shell (pipes, `&&`, variables); or a list of a program and its arguments, which no
+    /// shell touches.
+    #[setting(kind = COMMAND)]
     command: CommandArgument,
+    // The settings are in its description.
     timeout: Option<f64>,
+    /// Where it runs, relative to the workspace; the workspace itself by default.
     working_directory: Option<String>,
 }
 

@@ -16,8 +16,8 @@ use async_trait::async_trait;
 use cachalot_cache::Witness;
 use cachalot_core::Effects;
 use cachalot_core::config::{
-    Custom, Parameter, ParameterKind as Kind, SettingValue as _, Settings, key, no_effect,
-    required, tool_schema,
+    CallArguments, Custom, Parameter, ParameterKind as Kind, SettingValue as _, Settings,
+    no_effect, tool_schema,
 };
 use cachalot_core::suggest::nearest;
 use cachalot_core::text::head;
@@ -302,23 +302,19 @@ impl SkillView {
     fn new(data: Option<PathBuf>, selection: SkillSelection) -> Self {
         let description = "Reads a skill: its instructions and the names of its other files, or one of those files.";
         Self {
-            metadata: metadata("skill_view", description, VIEW_PARAMETERS),
+            metadata: metadata("skill_view", description, SkillViewArguments::PARAMETERS),
             data,
             selection,
         }
     }
 }
 
-#[rustfmt::skip]
-const VIEW_PARAMETERS: &[Parameter] = &[
-    required("name", Kind::Text, "The skill, as skills_list names it."),
-    key("file", Kind::Text, "One of its files, relative to its folder; its SKILL.md by default."),
-];
-
 /// The arguments of `skill_view`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, CallArguments, Deserialize)]
 struct SkillViewArguments {
+    /// The skill, as skills_list names it.
     name: String,
+    /// One of its files, relative to its folder; its SKILL.md by default.
     file: Option<String>,
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use cachalot_core::config::{ParameterKind as Kind, required, tool_schema};
+use cachalot_core::config::{CallArguments, tool_schema};
 use cachalot_operation::{Tool, ToolContext, ToolOutput};
 use serde::Deserialize;
 
@@ -16,13 +16,14 @@ pub fn think(state: Arc<SessionState>) -> Arc<dyn Tool> {
     let metadata = super::harmless_metadata(
         "think",
         "Notes a thought and returns all thoughts so far. Obtains no information and changes nothing. Use it before acting, for instance to check rules, to see what information is missing, or to plan several steps.",
-        tool_schema(&[required("thought", Kind::Text, "The thought.")]),
+        tool_schema(Think::PARAMETERS),
     );
     internal_tool::<Think>(metadata, state)
 }
 
-#[derive(Deserialize)]
+#[derive(CallArguments, Deserialize)]
 struct Think {
+    /// The thought.
     thought: String,
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use cachalot_core::config::{Custom, Parameter, ParameterKind as Kind, required, tool_schema};
+use cachalot_core::config::{CallArguments, Custom, ParameterKind as Kind, tool_schema};
 use cachalot_operation::{Tool, ToolContext, ToolOutput};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -29,40 +29,27 @@ pub fn todo(state: &Arc<SessionState>) -> Vec<Arc<dyn Tool>> {
             state,
             "create_todo",
             "Adds a todo to the list, for a step of a complex task.",
-            &[required("description", Kind::Text, "The step.")],
         ),
         tool::<CreateTodos>(
             state,
             "create_todos",
             "Adds several todos to the list. Do it before you start a complex task: one for each major step.",
-            &[required(
-                "descriptions",
-                Kind::Texts,
-                "The steps, in order.",
-            )],
         ),
         tool::<UpdateTodos>(
             state,
             "update_todos",
             "Changes the status of todos: to in-progress before you start a step, to completed as soon as it is done. All have to be completed before your final answer.",
-            &[required("updates", UPDATES, "The changes.")],
         ),
-        tool::<ListTodos>(
-            state,
-            "list_todos",
-            "Lists all todos with their status.",
-            &[],
-        ),
+        tool::<ListTodos>(state, "list_todos", "Lists all todos with their status."),
     ]
 }
 
-fn tool<R: InternalCall<State = Arc<SessionState>>>(
+fn tool<R: InternalCall<State = Arc<SessionState>> + CallArguments>(
     state: &Arc<SessionState>,
     name: &'static str,
     description: &'static str,
-    parameters: &[Parameter],
 ) -> Arc<dyn Tool> {
-    let metadata = super::harmless_metadata(name, description, tool_schema(parameters));
+    let metadata = super::harmless_metadata(name, description, tool_schema(R::PARAMETERS));
     internal_tool::<R>(metadata, Arc::clone(state))
 }
 
@@ -86,8 +73,9 @@ const UPDATES: Kind = Kind::Custom(&Custom::shape(|| {
     })
 }));
 
-#[derive(Deserialize)]
+#[derive(CallArguments, Deserialize)]
 struct CreateTodo {
+    /// The step.
     description: String,
 }
 
@@ -105,8 +93,10 @@ impl InternalCall for CreateTodo {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(CallArguments, Deserialize)]
 struct CreateTodos {
+    /// The steps, in order.
+    #[setting(required)]
     descriptions: Vec<String>,
 }
 
@@ -124,8 +114,10 @@ impl InternalCall for CreateTodos {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(CallArguments, Deserialize)]
 struct UpdateTodos {
+    /// The changes.
+    #[setting(kind = UPDATES, required)]
     updates: Vec<TodoUpdate>,
 }
 
@@ -147,7 +139,7 @@ impl InternalCall for UpdateTodos {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(CallArguments, Deserialize)]
 struct ListTodos {}
 
 #[async_trait]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use cachalot_core::config::{Parameter, ParameterKind as Kind, key, required, tool_schema};
+use cachalot_core::config::{CallArguments, tool_schema};
 use cachalot_operation::{AnswerField, Tool, ToolContext, ToolOutput, UserAnswer, UserQuestion};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -20,22 +20,19 @@ pub fn user_prompt() -> Arc<dyn Tool> {
     let metadata = super::harmless_metadata(
         "user_prompt",
         "Asks the user a question and waits for the answer. Use it if you need information, a decision or a confirmation to continue. The result has `action` (accept, decline or cancel) and, if accepted, `content` with the values by name (`response` for text without a schema, `value` for the schema of a single value).",
-        tool_schema(PARAMETERS),
+        tool_schema(UserPrompt::PARAMETERS),
     );
     internal_tool::<UserPrompt>(metadata, ())
 }
 
-#[rustfmt::skip]
-const PARAMETERS: &[Parameter] = &[
-    required("message", Kind::Text, "The question."),
-    key("title", Kind::Text, "A heading."),
-    key("schema", Kind::Object, "A JSON Schema of the answer: of an object with properties (text, numbers, booleans, enum), each of which is asked for, or of a single value. Without it the answer is text."),
-];
-
-#[derive(Deserialize)]
+#[derive(CallArguments, Deserialize)]
 struct UserPrompt {
+    /// The question.
     message: String,
+    /// A heading.
     title: Option<String>,
+    /// A JSON Schema of the answer: of an object with properties (text, numbers, booleans, enum), each of which is
+    /// asked for, or of a single value. Without it the answer is text.
     schema: Option<Map<String, Value>>,
 }
 

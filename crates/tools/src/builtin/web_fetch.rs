@@ -9,9 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cachalot_core::config::{
-    Parameter, ParameterKind as Kind, Settings, Values, key, required, tool_schema,
-};
+use cachalot_core::config::{CallArguments, ParameterKind as Kind, Settings, Values, tool_schema};
 use cachalot_core::text::head;
 use cachalot_core::tree::Node;
 use cachalot_core::{EffectTarget, Effects, Problem, Secret, SecretSet};
@@ -31,14 +29,6 @@ use cachalot_operation::{
     WithOriginal,
 };
 use page::PageKind;
-
-#[rustfmt::skip]
-const PARAMETERS: &[Parameter] = &[
-    required("url", Kind::Text, "The address, with http:// or https://."),
-    // The setting is in its description.
-    key("max_chars", Kind::IntegerIn(1, MAX_CHARS), ""),
-    key("raw", Kind::Boolean, "Whether pages are given as their HTML instead of Markdown."),
-];
 
 /// Settings of the tool `web_fetch`.
 #[derive(Debug, Clone, PartialEq, Eq, Settings)]
@@ -163,7 +153,7 @@ impl WebFetch {
             allow: allow.clone(),
             ..HttpOptions::default()
         })?;
-        let mut parameters = tool_schema(PARAMETERS);
+        let mut parameters = tool_schema(WebFetchArguments::PARAMETERS);
         parameters["properties"]["max_chars"]["description"] = format!(
             "At most so many characters; {} by default.",
             settings.max_chars
@@ -451,10 +441,14 @@ impl Redirects {
 }
 
 /// The arguments of `web_fetch`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, CallArguments, Deserialize)]
 pub struct WebFetchArguments {
+    /// The address, with http:// or https://.
     url: String,
+    // The setting is in its description.
+    #[setting(range = 1..=MAX_CHARS)]
     max_chars: Option<u64>,
+    /// Whether pages are given as their HTML instead of Markdown.
     #[serde(default)]
     raw: bool,
 }

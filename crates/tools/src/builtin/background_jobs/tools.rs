@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cachalot_core::Effects;
-use cachalot_core::config::{
-    Literal, Parameter, ParameterKind as Kind, key, required, tool_schema,
-};
+use cachalot_core::config::{CallArguments, Parameter, tool_schema};
 use cachalot_operation::{
     Command, CommandText, OperationMetadata, ResourceAccess, Tool, ToolContext, ToolOutput,
     TypedTool, WriteNotifier,
@@ -23,8 +21,6 @@ use crate::builtin::{harmless_metadata, passing_result};
 
 /// Default time that `wait_background_job` waits, in seconds.
 const WAIT_SECONDS: u64 = 60;
-
-const JOB_ID: Parameter = required("job_id", Kind::Text, "The ID of the job.");
 
 /// Describes a tool that only reads the state of jobs, and runs beside other such tools.
 fn reading(
@@ -55,13 +51,6 @@ pub(super) struct RunJob {
     output_limit: usize,
 }
 
-#[rustfmt::skip]
-const RUN: [Parameter; 3] = [
-    required("cmd", Kind::Text, "A command line for the shell."),
-    key("cwd", Kind::Text, "Where it runs, relative to the workspace; the workspace itself by default."),
-    key("recall", Kind::Boolean, "Adds the output to the notice about its end.").default(Literal::Boolean(false)),
-];
-
 impl RunJob {
     pub(super) fn new(
         state: &Arc<SessionState>,
@@ -70,7 +59,8 @@ impl RunJob {
         output_limit: usize,
         recall: bool,
     ) -> Self {
-        let parameters = if recall { &RUN[..] } else { &RUN[..2] };
+        // The last one is `recall`.
+        let parameters = &RunArguments::PARAMETERS[..2 + usize::from(recall)];
         Self {
             metadata: OperationMetadata::with_side_effects(
                 "run_background_job",
@@ -120,10 +110,14 @@ impl RunJob {
 }
 
 /// The arguments of `run_background_job`.
-#[derive(Deserialize)]
+#[derive(CallArguments, Deserialize)]
 pub(super) struct RunArguments {
+    /// A command line for the shell.
     cmd: String,
+    /// Where it runs, relative to the workspace; the workspace itself by default.
     cwd: Option<String>,
+    /// Adds the output to the notice about its end.
+    #[setting(default = false)]
     #[serde(default)]
     recall: bool,
 }
@@ -170,16 +164,6 @@ pub(super) fn for_started_jobs(
         state: Arc::clone(state),
         output_limit,
     };
-    let offset = key(
-        "offset",
-        Kind::IntegerIn(0, u32::MAX as u64),
-        "The byte of the kept output from which on it is shown; the beginning and the end by default.",
-    );
-    let timeout = key(
-        "timeout",
-        Kind::IntegerIn(1, 24 * 60 * 60),
-        "The maximum number of seconds to wait; the job then keeps running.",
-    );
     let list = reading(
         "list_background_jobs",
         "Lists the background jobs of this conversation: ID, status, run time, command.",
@@ -188,17 +172,17 @@ pub(super) fn for_started_jobs(
     let view = reading(
         "view_background_job",
         "Shows the status and the output (stdout and stderr together) of a background job.",
-        &[JOB_ID, offset],
+        ViewJob::PARAMETERS,
     );
     let stop = OperationMetadata::with_side_effects(
         "stop_background_job",
         "Kills a background job and what it started.",
-        tool_schema(&[JOB_ID]),
+        tool_schema(StopJob::PARAMETERS),
     );
     let wait = reading(
         "wait_background_job",
         "Waits until a background job has ended, and shows its status and output. Use it instead of repeated calls of view_background_job.",
-        &[JOB_ID, timeout.default(Literal::Integer(WAIT_SECONDS))],
+        WaitForJob::PARAMETERS,
     );
     [
         internal_tool::<ListJobs>(list, jobs()),
@@ -229,9 +213,12 @@ impl InternalCall for ListJobs {
 }
 
 /// A call of `view_background_job`.
-#[derive(Deserialize)]
+#[derive(CallArguments, Deserialize)]
 struct ViewJob {
+    /// The ID of the job.
     job_id: String,
+    /// The byte of the kept output from which on it is shown; the beginning and the end by default.
+    #[setting(range = 0..=u32::MAX as u64)]
     offset: Option<usize>,
 }
 
@@ -247,8 +234,9 @@ impl InternalCall for ViewJob {
 }
 
 /// A call of `stop_background_job`.
-#[derive(Deserialize)]
+#[derive(CallArguments, Deserialize)]
 struct StopJob {
+    /// The ID of the job.
     job_id: String,
 }
 
@@ -281,9 +269,12 @@ impl InternalCall for StopJob {
 }
 
 /// A call of `wait_background_job`.
-#[derive(Deserialize)]
+#[derive(CallArguments, Deserialize)]
 struct WaitForJob {
+    /// The ID of the job.
     job_id: String,
+    /// The maximum number of seconds to wait; the job then keeps running.
+    #[setting(range = 1..=24 * 60 * 60, default = WAIT_SECONDS)]
     timeout: Option<u64>,
 }
 

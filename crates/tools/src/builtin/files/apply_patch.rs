@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use cachalot_core::Effects;
-use cachalot_core::config::{Parameter, required};
+use cachalot_core::config::CallArguments;
 use cachalot_operation::{OperationMetadata, ResourceAccess, ToolContext, ToolOutput};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
@@ -35,19 +35,16 @@ The patch:
 that come with `+`; give about three lines of context before and after. The old lines must be unique \
 in the file, or `@@` names the line behind which they are.";
 
-#[rustfmt::skip]
-const PARAMETERS: &[Parameter] = &[
-    required("patch", NON_EMPTY, "From `*** Begin Patch` to `*** End Patch`."),
-];
-
-#[derive(Deserialize)]
+#[derive(CallArguments, Deserialize)]
 pub(super) struct ApplyPatch {
+    /// From `*** Begin Patch` to `*** End Patch`.
+    #[setting(kind = NON_EMPTY)]
     patch: String,
 }
 
 impl FileCall for ApplyPatch {
     fn metadata() -> OperationMetadata {
-        writer("apply_patch", DESCRIPTION, PARAMETERS)
+        writer("apply_patch", DESCRIPTION, Self::PARAMETERS)
     }
 
     fn effects(&self, context: &ToolContext) -> Effects {

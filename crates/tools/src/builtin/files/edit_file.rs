@@ -1,7 +1,7 @@
 //! The tool `edit_file`.
 
 use cachalot_core::Effects;
-use cachalot_core::config::{Parameter, ParameterKind as Kind, key, required};
+use cachalot_core::config::CallArguments;
 use cachalot_core::text::head;
 use cachalot_operation::{OperationMetadata, ResourceAccess, ToolContext, ToolOutput};
 use memchr::memmem;
@@ -23,19 +23,17 @@ const CONTEXT_LINES: usize = 2;
 const MAX_SHOWN_PLACES: usize = 5;
 const MAX_SHOWN_LINES: usize = 40;
 
-#[rustfmt::skip]
-const PARAMETERS: &[Parameter] = &[
-    required("path", NON_EMPTY, "The file, relative to the workspace."),
-    required("old_text", NON_EMPTY, "What is to be replaced."),
-    required("new_text", Kind::Text, "What takes its place; empty to delete."),
-    key("replace_all", Kind::Boolean, "Whether to replace it wherever it occurs."),
-];
-
-#[derive(Deserialize)]
+#[derive(CallArguments, Deserialize)]
 pub(super) struct EditFile {
+    /// The file, relative to the workspace.
+    #[setting(kind = NON_EMPTY)]
     path: String,
+    /// What is to be replaced.
+    #[setting(kind = NON_EMPTY)]
     old_text: String,
+    /// What takes its place; empty to delete.
     new_text: String,
+    /// Whether to replace it wherever it occurs.
     replace_all: Option<bool>,
 }
 
@@ -44,7 +42,7 @@ impl FileCall for EditFile {
         let description = "Replaces a text in a file. old_text must be in the file exactly as given, \
             whitespace included and without line numbers, and only once unless replace_all is set: add \
             lines around it to make it unique. Line endings are kept.";
-        writer("edit_file", description, PARAMETERS)
+        writer("edit_file", description, Self::PARAMETERS)
     }
 
     fn effects(&self, context: &ToolContext) -> Effects {

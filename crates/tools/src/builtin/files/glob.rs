@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use cachalot_core::Effects;
-use cachalot_core::config::{Parameter, ParameterKind as Kind, key, required};
+use cachalot_core::config::CallArguments;
 use cachalot_operation::{OperationMetadata, ResourceAccess, ToolContext, ToolOutput};
 use globset::{GlobBuilder, GlobMatcher};
 use serde::Deserialize;
@@ -18,17 +18,14 @@ use crate::workspace::{Directory, DirectoryEntry};
 /// Maximum number of files that are shown.
 const MAX_FILES: usize = 1_000;
 
-#[rustfmt::skip]
-const PARAMETERS: &[Parameter] = &[
-    required("pattern", NON_EMPTY, "For example `src/**/*.{ts,tsx}`."),
-    key("path", Kind::Text, "The directory to search, relative to the workspace; the workspace itself if left out."),
-    key("hidden", Kind::Boolean, "Whether to look at what begins with a dot, too."),
-];
-
-#[derive(Deserialize)]
+#[derive(CallArguments, Deserialize)]
 pub(super) struct Glob {
+    /// For example `src/**/*.{ts,tsx}`.
+    #[setting(kind = NON_EMPTY)]
     pattern: String,
+    /// The directory to search, relative to the workspace; the workspace itself if left out.
     path: Option<String>,
+    /// Whether to look at what begins with a dot, too.
     hidden: Option<bool>,
 }
 
@@ -48,7 +45,7 @@ impl FileCall for Glob {
     const SEARCHES: bool = true;
 
     fn metadata() -> OperationMetadata {
-        reader("glob", DESCRIPTION, PARAMETERS)
+        reader("glob", DESCRIPTION, Self::PARAMETERS)
     }
 
     fn effects(&self, context: &ToolContext) -> Effects {

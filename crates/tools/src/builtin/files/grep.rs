@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use cachalot_cache::Witness;
-use cachalot_core::config::{Custom, Parameter, ParameterKind as Kind, key, required};
+use cachalot_core::config::{CallArguments, Custom, ParameterKind as Kind};
 use cachalot_core::{EffectTarget, Effects};
 use cachalot_operation::{OperationMetadata, ResourceAccess, ToolContext, ToolOutput};
 use globset::{GlobBuilder, GlobMatcher};
@@ -28,31 +28,31 @@ use crate::workspace::{self, Directory, DirectoryEntry, EntryKind};
 /// Default maximum number of matches, or files, that are shown.
 const DEFAULT_LIMIT: usize = 200;
 
-#[rustfmt::skip]
-const PARAMETERS: &[Parameter] = &[
-    required("pattern", NON_EMPTY, "The regular expression."),
-    key("path", Kind::Text, "A directory or a file, relative to the workspace; the workspace itself if left out."),
-    key("glob", Kind::Text, "Search only files that match, for example `*.rs` (in any directory) or `src/**/*.ts`; with `!` before it, only those that do not."),
-    key("case_insensitive", Kind::Boolean, ""),
-    key("context", Kind::IntegerIn(0, 20), "How many lines to show before and after each match."),
-    key("output", OUTPUT_MODE, "Matching lines, the default; or only which files match; or how many lines of each do."),
-    key("limit", Kind::IntegerIn(1, 2_000), "How many matching lines, or files, to show; 200 if left out."),
-    key("hidden", Kind::Boolean, "Whether to look at what begins with a dot, too."),
-];
-
 const OUTPUT_MODE: Kind = Kind::Custom(&Custom::shape(
     || json!({ "type": "string", "enum": ["content", "files", "count"] }),
 ));
 
-#[derive(Deserialize)]
+#[derive(CallArguments, Deserialize)]
 pub(super) struct Grep {
+    /// The regular expression.
+    #[setting(kind = NON_EMPTY)]
     pattern: String,
+    /// A directory or a file, relative to the workspace; the workspace itself if left out.
     path: Option<String>,
+    /// Search only files that match, for example `*.rs` (in any directory) or `src/**/*.ts`; with `!` before it,
+    /// only those that do not.
     glob: Option<String>,
     case_insensitive: Option<bool>,
+    /// How many lines to show before and after each match.
+    #[setting(range = 0..=20)]
     context: Option<usize>,
+    /// Matching lines, the default; or only which files match; or how many lines of each do.
+    #[setting(kind = OUTPUT_MODE)]
     output: Option<OutputMode>,
+    /// How many matching lines, or files, to show; 200 if left out.
+    #[setting(range = 1..=2_000)]
     limit: Option<usize>,
+    /// Whether to look at what begins with a dot, too.
     hidden: Option<bool>,
 }
 
@@ -82,7 +82,7 @@ impl FileCall for Grep {
     const SEARCHES: bool = true;
 
     fn metadata() -> OperationMetadata {
-        reader("grep", DESCRIPTION, PARAMETERS)
+        reader("grep", DESCRIPTION, Self::PARAMETERS)
     }
 
     fn effects(&self, context: &ToolContext) -> Effects {

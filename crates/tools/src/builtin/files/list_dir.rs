@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 
-use cachalot_core::config::{Parameter, ParameterKind as Kind, key};
+use cachalot_core::config::CallArguments;
 use cachalot_core::{EffectTarget, Effects};
 use cachalot_operation::{OperationMetadata, ResourceAccess, ToolContext, ToolOutput};
 use serde::Deserialize;
@@ -18,15 +18,12 @@ const MAX_ENTRIES: usize = 1_000;
 /// Directory of the version control, which contains thousands of irrelevant files.
 pub(super) const GIT_DIRECTORY: &str = ".git";
 
-#[rustfmt::skip]
-const PARAMETERS: &[Parameter] = &[
-    key("path", Kind::Text, "The directory, relative to the workspace; the workspace itself if left out."),
-    key("depth", Kind::IntegerIn(1, 16), "How many levels are listed; 1 if left out."),
-];
-
-#[derive(Deserialize)]
+#[derive(CallArguments, Deserialize)]
 pub(super) struct ListDir {
+    /// The directory, relative to the workspace; the workspace itself if left out.
     path: Option<String>,
+    /// How many levels are listed; 1 if left out.
+    #[setting(range = 1..=16)]
     depth: Option<usize>,
 }
 
@@ -49,7 +46,7 @@ impl FileCall for ListDir {
     const SEARCHES: bool = true;
 
     fn metadata() -> OperationMetadata {
-        reader("list_dir", DESCRIPTION, PARAMETERS)
+        reader("list_dir", DESCRIPTION, Self::PARAMETERS)
     }
 
     fn effects(&self, context: &ToolContext) -> Effects {

@@ -4,7 +4,7 @@ use std::io::BufRead;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use cachalot_core::config::{Parameter, ParameterKind as Kind, key, required};
+use cachalot_core::config::CallArguments;
 use cachalot_core::{EffectTarget, Effects};
 use cachalot_model::{Block, Extra, Image, ImageSource};
 use cachalot_operation::{OperationMetadata, ResourceAccess, ToolContext, ToolOutput};
@@ -20,17 +20,15 @@ use super::{MAX_IN_MEMORY_BYTES, grouped, reader, reading};
 /// Default maximum number of lines.
 const DEFAULT_LIMIT: usize = 2_000;
 
-#[rustfmt::skip]
-const PARAMETERS: &[Parameter] = &[
-    required("path", Kind::Text, "The file, relative to the workspace."),
-    key("offset", Kind::IntegerIn(1, u64::MAX), "The first line, from 1."),
-    key("limit", Kind::IntegerIn(1, u64::MAX), "How many lines."),
-];
-
-#[derive(Deserialize)]
+#[derive(CallArguments, Deserialize)]
 pub(super) struct ReadFile {
+    /// The file, relative to the workspace.
     path: String,
+    /// The first line, from 1.
+    #[setting(range = 1..)]
     offset: Option<usize>,
+    /// How many lines.
+    #[setting(range = 1..)]
     limit: Option<usize>,
 }
 
@@ -39,7 +37,7 @@ impl FileCall for ReadFile {
         let description = "Reads a file. Text is given with line numbers: six columns, a tab, the \
             line; the numbers are not part of the file. At most 2,000 lines or 64 KiB at a time: the \
             end of the answer says how to go on. PNG, JPEG, GIF and WebP files are given as pictures.";
-        reader("read_file", description, PARAMETERS)
+        reader("read_file", description, Self::PARAMETERS)
     }
 
     fn effects(&self, context: &ToolContext) -> Effects {

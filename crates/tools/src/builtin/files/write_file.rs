@@ -1,7 +1,7 @@
 //! The tool `write_file`.
 
 use cachalot_core::Effects;
-use cachalot_core::config::{Parameter, ParameterKind as Kind, required};
+use cachalot_core::config::CallArguments;
 use cachalot_operation::{OperationMetadata, ResourceAccess, ToolContext, ToolOutput};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
@@ -12,15 +12,12 @@ use super::snapshot;
 use super::text::count_lines;
 use super::{NON_EMPTY, format_count, grouped, writer, writing};
 
-#[rustfmt::skip]
-const PARAMETERS: &[Parameter] = &[
-    required("path", NON_EMPTY, "The file, relative to the workspace."),
-    required("content", Kind::Text, "All that the file is to hold, the last newline included."),
-];
-
-#[derive(Deserialize)]
+#[derive(CallArguments, Deserialize)]
 pub(super) struct WriteFile {
+    /// The file, relative to the workspace.
+    #[setting(kind = NON_EMPTY)]
     path: String,
+    /// All that the file is to hold, the last newline included.
     content: String,
 }
 
@@ -28,7 +25,7 @@ impl FileCall for WriteFile {
     fn metadata() -> OperationMetadata {
         let description = "Writes a whole file: makes it, with the directories that it needs, or \
             replaces what it holds. To change a part of a file use edit_file or apply_patch.";
-        writer("write_file", description, PARAMETERS)
+        writer("write_file", description, Self::PARAMETERS)
     }
 
     fn effects(&self, context: &ToolContext) -> Effects {

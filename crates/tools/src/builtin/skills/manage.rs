@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use cachalot_core::Effects;
-use cachalot_core::config::{Custom, Parameter, ParameterKind as Kind, key, required};
+use cachalot_core::config::{CallArguments, Custom, ParameterKind as Kind};
 use cachalot_operation::ResourceAccess;
 use serde::Deserialize;
 use serde_json::json;
@@ -19,18 +19,6 @@ use crate::run_blocking::run_blocking;
 use crate::workspace::PathKind;
 use cachalot_operation::{CacheClass, OperationMetadata, ToolContext, ToolOutput, TypedTool};
 
-#[rustfmt::skip]
-const PARAMETERS: &[Parameter] = &[
-    required("action", ACTION, "create: a new skill. edit: replace its SKILL.md. patch: replace one passage of a file. write_file, remove_file: its other files. delete: the whole skill."),
-    required("name", Kind::Text, "The skill: lower-case letters, digits, - and _, at most 64."),
-    key("description", Kind::Text, "create: what it does and when to use it, in a sentence or two."),
-    key("content", Kind::Text, "create: the instructions, Markdown. edit: the whole SKILL.md with its head. write_file: the text of the file."),
-    key("file", Kind::Text, "write_file, remove_file: the file, relative to the skill's folder. patch: the same; SKILL.md by default."),
-    key("old_text", Kind::Text, "patch: the passage, exactly as it is; it must occur once."),
-    key("new_text", Kind::Text, "patch: what stands there instead."),
-    key(LOCATION_NAME, LOCATION, "create: for this workspace (the default), or for everything that the user does."),
-];
-
 const ACTION: Kind = Kind::Custom(&Custom::shape(
     || json!({ "type": "string", "enum": ACTIONS }),
 ));
@@ -43,8 +31,6 @@ const ACTIONS: [&str; 6] = [
     "remove_file",
     "delete",
 ];
-
-const LOCATION_NAME: &str = "location";
 
 const LOCATION: Kind = Kind::Custom(&Custom::shape(
     || json!({ "type": "string", "enum": ["workspace", "user"] }),
@@ -60,15 +46,15 @@ pub(super) struct SkillManage {
 impl SkillManage {
     /// Creates the tool. `data` is the user's data folder, if the user's own skills may be managed.
     pub(super) fn new(data: Option<PathBuf>) -> Self {
-        // Without the data folder, there is only the workspace.
-        let is_given = |parameter: &&Parameter| data.is_some() || parameter.name != LOCATION_NAME;
-        let parameters: Vec<Parameter> = PARAMETERS.iter().filter(is_given).copied().collect();
+        // Without the data folder, there is only the workspace: the last parameter, the location, is left out.
+        let parameters = SkillManageArguments::PARAMETERS;
+        let given = parameters.len() - usize::from(data.is_none());
         let description = "Makes, changes and deletes skills. Keep what was learnt that will be useful again: steps that work, commands, pitfalls.";
         Self {
             metadata: OperationMetadata {
                 read_only: false,
                 cache_class: CacheClass::Never,
-                ..metadata("skill_manage", description, &parameters)
+                ..metadata("skill_manage", description, &parameters[..given])
             },
             data,
         }
@@ -76,15 +62,27 @@ impl SkillManage {
 }
 
 /// The arguments of `skill_manage`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, CallArguments, Deserialize)]
 pub(super) struct SkillManageArguments {
+    /// create: a new skill. edit: replace its SKILL.md. patch: replace one passage of a file. write_file,
+    /// remove_file: its other files. delete: the whole skill.
+    #[setting(kind = ACTION)]
     action: String,
+    /// The skill: lower-case letters, digits, - and _, at most 64.
     name: String,
+    /// create: what it does and when to use it, in a sentence or two.
     description: Option<String>,
+    /// create: the instructions, Markdown. edit: the whole SKILL.md with its head. write_file: the text of the
+    /// file.
     content: Option<String>,
+    /// write_file, remove_file: the file, relative to the skill's folder. patch: the same; SKILL.md by default.
     file: Option<String>,
+    /// patch: the passage, exactly as it is; it must occur once.
     old_text: Option<String>,
+    /// patch: what stands there instead.
     new_text: Option<String>,
+    /// create: for this workspace (the default), or for everything that the user does.
+    #[setting(kind = LOCATION)]
     location: Option<String>,
 }
 
