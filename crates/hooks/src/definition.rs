@@ -34,6 +34,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cachalot_core::SourceSpan;
+use cachalot_core::config::Settings;
 use serde::Serialize;
 
 use crate::dialect::HandlerCall;
@@ -201,16 +202,18 @@ pub enum Action {
 }
 
 /// The form of a model's judgment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Settings)]
 pub enum Judgement {
     /// `pre_tool_use_decision`: allow, ask or deny, with a reason; may be anywhere in the answer.
+    #[setting(key = "pre_tool_use_decision")]
     PreToolUse,
     /// `guard_decision`: allow or deny, with a reason; must be the whole answer.
+    #[setting(key = "guard_decision")]
     Guard,
 }
 
 /// The effect of a failure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Settings)]
 pub enum OnError {
     /// A warning.
     Warn,

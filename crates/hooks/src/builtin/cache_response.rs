@@ -24,6 +24,7 @@ mod unsuitable;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use cachalot_core::config::Settings as _;
 use cachalot_core::tree::Node;
 use cachalot_core::{Clock, Problem, SecretSet};
 use serde_json::Value;

@@ -1,16 +1,14 @@
 //! Parses the action and the options of one hook.
 
-use std::collections::BTreeMap;
-
 use cachalot_core::Problem;
-use cachalot_core::config::{Table, Values};
+use cachalot_core::config::{Settings as _, Table, Values};
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::Node;
 
 use super::parser_context::ParserContext;
 use super::tables::{
-    BUILTIN, CLAUDE, CLAUDE_COMMAND, COMMAND, FOREIGN_COMMAND, FOREIGN_HTTP, HTTP, JUDGEMENTS,
-    MODEL, PROMPT, SHARED, TYPED,
+    BUILTIN, CLAUDE_COMMAND, COMMAND, ClaudeOptions, FOREIGN_COMMAND, ForeignHttpHook, HttpHook,
+    ModelHook, PromptHook, SharedOptions, TYPED,
 };
 use super::{Action, Definition, claude, options};
 use crate::{Dialect, Event, go_template};
@@ -38,7 +36,10 @@ pub(super) fn definition(
     let kind = written.text("type")?;
     let is_of_claude = dialect.vocabulary().options_of_claude;
     let table = match table(kind, dialect, context.foreign) {
-        Some(table) if *table != PROMPT || claude::supports_prompt(context, node, event, kind) => {
+        Some(table)
+            if table != PromptHook::TABLE
+                || claude::supports_prompt(context, node, event, kind) =>
+        {
             table
         }
         Some(_) => return None,
@@ -48,14 +49,14 @@ pub(super) fn definition(
         }
     };
     let own = table.read(node, &mut context.problems)?;
-    let shared = SHARED.read(node, &mut context.problems)?;
+    let shared = SharedOptions::read(node, &mut context.problems)?;
     let of_claude = if is_of_claude {
-        CLAUDE.read(node, &mut context.problems)
+        ClaudeOptions::read(node, &mut context.problems)
     } else {
         None
     };
-    let mut tables = vec![&TYPED, &SHARED, table];
-    tables.extend(of_claude.map(|_| &CLAUDE));
+    let mut tables = vec![&TYPED, SharedOptions::TABLE, table];
+    tables.extend(of_claude.as_ref().map(|_| ClaudeOptions::TABLE));
     context.report_undeclared(node, &tables, dialect);
     let usual = dialect.vocabulary().timeout;
     let (action, usual) = match kind {
@@ -64,26 +65,26 @@ pub(super) fn definition(
             (command(context, own, dialect)?, usual)
         }
         "builtin" => (builtin(context, own, event)?, usual),
-        "model" => (model(own)?, usual),
-        "http" => (http(own, dialect)?, usual),
+        "model" => (model(own, &mut context.problems)?, usual),
+        "http" => (http(own, dialect, &mut context.problems)?, usual),
         _ => claude::prompt(context, own, kind)?,
     };
     let problems = &mut context.problems;
     let mut definition = Definition {
-        name: shared.string("name"),
-        timeout: options::timeout(shared, dialect, usual, problems),
-        env: texts(shared, "env"),
-        working_dir: shared.string("working_dir"),
-        on_error: options::on_error(shared, event, problems),
-        strict_output: shared.boolean("strict_output").unwrap_or_default(),
-        sequential: shared.boolean("sequential").unwrap_or_default(),
+        name: shared.name,
+        timeout: options::timeout(shared.timeout.as_ref(), dialect, usual, problems),
+        env: shared.env,
+        working_dir: shared.working_dir,
+        on_error: options::on_error(shared.on_error, event, problems),
+        strict_output: shared.strict_output,
+        sequential: shared.sequential,
         ..Definition::new(action)
     };
     if let Some(plugin) = &context.plugin {
         plugin.apply_to(&mut definition, dialect);
     }
     match of_claude {
-        Some(values) => claude::options(context, values, event, definition),
+        Some(options) => claude::options(context, options, event, definition),
         None => Some(definition),
     }
 }
@@ -97,11 +98,11 @@ fn table(kind: &str, dialect: Dialect, foreign_file: bool) -> Option<&'static Ta
         "command" if is_own => Some(&COMMAND),
         "command" if is_of_claude => Some(&CLAUDE_COMMAND),
         "command" => Some(&FOREIGN_COMMAND),
-        "http" if is_own => Some(&HTTP),
-        "http" => Some(&FOREIGN_HTTP),
-        "prompt" | "agent" if is_of_claude => Some(&PROMPT),
+        "http" if is_own => Some(HttpHook::TABLE),
+        "http" => Some(ForeignHttpHook::TABLE),
+        "prompt" | "agent" if is_of_claude => Some(PromptHook::TABLE),
         "builtin" if !foreign_file => Some(&BUILTIN),
-        "model" if !foreign_file => Some(&MODEL),
+        "model" if !foreign_file => Some(ModelHook::TABLE),
         _ => None,
     }
 }
@@ -130,12 +131,6 @@ fn report_type(context: &mut ParserContext<'_>, kind: &str, written: Values<'_>)
 fn words<'a>(values: Values<'a>, key: &str) -> Vec<&'a str> {
     let items = values.list(key).unwrap_or_default().iter();
     items.filter_map(Node::as_text).collect()
-}
-
-/// Returns a mapping of texts.
-fn texts(values: Values<'_>, key: &str) -> BTreeMap<String, String> {
-    let texts = values.scalars(key);
-    texts.map(|(name, text)| (name.to_owned(), text)).collect()
 }
 
 /// Warns of a template in a command line. No runtime renders it: the shell gets it as it is written.
@@ -223,26 +218,29 @@ fn builtin(context: &mut ParserContext<'_>, values: Values<'_>, event: Event) ->
     })
 }
 
-fn model(values: Values<'_>) -> Option<Action> {
+fn model(values: Values<'_>, problems: &mut Vec<Problem>) -> Option<Action> {
+    let hook = ModelHook::from_values(values, problems)?;
     Some(Action::Model {
-        model: values.string("model")?,
-        prompt: values.string("prompt")?,
-        system_prompt: values.string("system_prompt"),
-        schema: values.choice("schema", &JUDGEMENTS),
+        model: hook.model,
+        prompt: hook.prompt,
+        system_prompt: hook.system_prompt,
+        schema: hook.schema,
     })
 }
 
-fn http(values: Values<'_>, dialect: Dialect) -> Option<Action> {
-    let mut headers = texts(values, "headers");
-    // Claude Code: only variables that the hook allows are expanded in headers.
-    if dialect != Dialect::DockerAgent {
-        let allowed = words(values, "allowedEnvVars");
-        for value in headers.values_mut() {
-            *value = claude::with_variables(value, &allowed);
-        }
+fn http(values: Values<'_>, dialect: Dialect, problems: &mut Vec<Problem>) -> Option<Action> {
+    if dialect == Dialect::DockerAgent {
+        let HttpHook { url, headers } = HttpHook::from_values(values, problems)?;
+        return Some(Action::Http { url, headers });
     }
-    Some(Action::Http {
-        url: values.string("url")?,
-        headers,
-    })
+    let ForeignHttpHook {
+        url,
+        mut headers,
+        allowed_variables,
+    } = ForeignHttpHook::from_values(values, problems)?;
+    // Claude Code: only variables that the hook allows are expanded in headers.
+    for value in headers.values_mut() {
+        *value = claude::with_variables(value, &allowed_variables);
+    }
+    Some(Action::Http { url, headers })
 }

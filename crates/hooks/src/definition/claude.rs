@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use cachalot_core::Problem;
-use cachalot_core::config::Values;
+use cachalot_core::config::{Located, Settings as _, Values};
 use cachalot_core::tree::Node;
 
 use super::parser_context::ParserContext;
-use super::tables::SHELLS;
+use super::tables::{ClaudeOptions, PromptHook, SHELLS};
 use super::{Action, Background, Condition, Definition};
 use crate::Event;
 use crate::shell_word::quote;
@@ -59,11 +59,10 @@ pub(super) fn prompt(
             .warnings
             .push(problem.help("let a `command` look at files and run tests"));
     }
+    let hook = PromptHook::from_values(values, &mut context.problems)?;
     let action = Action::Prompt {
-        model: values
-            .string("model")
-            .filter(|model| !model.trim().is_empty()),
-        prompt: values.string("prompt")?,
+        model: hook.model.filter(|model| !model.trim().is_empty()),
+        prompt: hook.prompt,
     };
     let timeout = if is_agent {
         AGENT_TIMEOUT
@@ -76,28 +75,30 @@ pub(super) fn prompt(
 /// Applies `once`, `if`, `async` and `asyncRewake`; `None` if the hook would never run.
 pub(super) fn options(
     context: &mut ParserContext<'_>,
-    values: Values<'_>,
+    options: ClaudeOptions,
     event: Event,
     mut definition: Definition,
 ) -> Option<Definition> {
-    let is = |key| values.boolean(key).unwrap_or_default();
-    definition.once = is("once");
-    definition.background = match (is("asyncRewake"), is("async")) {
+    definition.once = options.once;
+    definition.background = match (options.wakes, options.is_async) {
         (true, _) => Some(Background::Heard),
         (false, true) => Some(Background::Quiet),
         (false, false) => None,
     };
-    let Some(written) = values.text("if") else {
+    let Some(Located {
+        value: written,
+        place,
+    }) = options.condition
+    else {
         return Some(definition);
     };
-    let place = values.place("if");
     if !event.contract().tool_matched {
         let message = format!("`if` at `{event}`, where no tool is called: the hook never runs");
         let problem = Problem::new("unsupported-option", message).at(&place);
         context.unsupported(problem.help("leave `if` out"));
         return None;
     }
-    definition.condition = Condition::parse(written);
+    definition.condition = Condition::parse(&written);
     if definition.condition.is_none() {
         let message = format!("`{written}` is no permission rule");
         let help = "write a tool, or a tool and what it is called with: `Bash(git *)`";
@@ -147,7 +148,7 @@ fn expand_places(word: &str) -> String {
 
 /// Converts `$NAME` and `${NAME}` to our notation, `${env.NAME}`. Variables that are not allowed are
 /// removed.
-pub(super) fn with_variables(value: &str, allowed: &[&str]) -> String {
+pub(super) fn with_variables(value: &str, allowed: &[impl AsRef<str>]) -> String {
     let mut pieces = value.split('$');
     let mut written = pieces.next().unwrap_or_default().to_owned();
     for piece in pieces {
@@ -158,7 +159,7 @@ pub(super) fn with_variables(value: &str, allowed: &[&str]) -> String {
                 piece.split_at(piece.find(|c| !is_part(c)).unwrap_or(piece.len()))
             }
         };
-        if allowed.contains(&name) {
+        if allowed.iter().any(|allowed| allowed.as_ref() == name) {
             written.push_str(&format!("${{env.{name}}}"));
         } else if name.is_empty() {
             written.push('$');

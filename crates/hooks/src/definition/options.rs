@@ -3,24 +3,23 @@
 use std::time::Duration;
 
 use cachalot_core::Problem;
-use cachalot_core::config::Values;
+use cachalot_core::config::Located;
 use cachalot_core::duration::{Range, YEAR};
-use cachalot_core::tree::NodeKind;
+use cachalot_core::tree::{Node, NodeKind};
 
 use super::OnError;
-use super::tables::ON_ERROR;
 use crate::contract::BlockEffect;
 use crate::{Dialect, Event};
 
 /// Returns the timeout: a duration or whole seconds in our files, a number in the unit of the runtime in
 /// others. A missing value, or one that is not positive, means `default`.
 pub(super) fn timeout(
-    values: Values<'_>,
+    node: Option<&Node>,
     dialect: Dialect,
     default: Duration,
     problems: &mut Vec<Problem>,
 ) -> Duration {
-    let Some(node) = values.node("timeout") else {
+    let Some(node) = node else {
         return default;
     };
     let is_ours = dialect == Dialect::DockerAgent;
@@ -49,16 +48,17 @@ pub(super) fn timeout(
     }
 }
 
+/// Returns the effect of a failure, and reports one that the event cannot have.
 pub(super) fn on_error(
-    values: Values<'_>,
+    chosen: Option<Located<OnError>>,
     event: Event,
     problems: &mut Vec<Problem>,
 ) -> Option<OnError> {
-    let chosen = values.choice("on_error", &ON_ERROR)?;
-    if chosen == OnError::Block && event.contract().blocks != BlockEffect::Refusal {
+    let Located { value, place } = chosen?;
+    if value == OnError::Block && event.contract().blocks != BlockEffect::Refusal {
         let message = format!("`on_error: block` on `{event}`, where nothing can be blocked");
-        let problem = Problem::new("nothing-to-block", message).at(&values.place("on_error"));
+        let problem = Problem::new("nothing-to-block", message).at(&place);
         problems.push(problem.help("write `warn` or `ignore`"));
     }
-    Some(chosen)
+    Some(value)
 }

@@ -1,12 +1,15 @@
-//! The declared keys of groups and hooks. A hook has the keys of [`TYPED`], of [`SHARED`] and of the table of
-//! its type, and hooks of Claude Code those of [`CLAUDE`].
+//! The declared keys of groups and hooks. A hook has the keys of [`TYPED`], of [`SharedOptions`] and of the table of
+//! its type, and hooks of Claude Code those of [`ClaudeOptions`].
+
+use std::collections::BTreeMap;
 
 use cachalot_core::Problem;
 use cachalot_core::config::{
-    Custom, Literal, Parameter, ParameterKind as Kind, Table, key, required, words,
+    Custom, Literal, Located, Parameter, ParameterKind as Kind, Settings, Table, key, required,
+    words,
 };
 use cachalot_core::duration::Range;
-use cachalot_core::tree::MapEntry;
+use cachalot_core::tree::{MapEntry, Node};
 use serde_json::json;
 
 use super::{Judgement, OnError};
@@ -18,11 +21,11 @@ const HOOK: &str = "a hook";
 pub static GROUP_TABLES: [&Table; 2] = [&TOOL_GROUP, &GROUP];
 
 /// The tables of the keys that hooks of all types have.
-pub static HOOK_TABLES: [&Table; 2] = [&TYPED, &SHARED];
+pub static HOOK_TABLES: [&Table; 2] = [&TYPED, SharedOptions::TABLE];
 
 /// The types of our own hooks, with the tables of their keys.
 #[rustfmt::skip]
-pub static HOOK_TYPES: [(&str, &Table); 4] = [("command", &COMMAND), ("builtin", &BUILTIN), ("http", &HTTP), ("model", &MODEL)];
+pub static HOOK_TYPES: [(&str, &Table); 4] = [("command", &COMMAND), ("builtin", &BUILTIN), ("http", HttpHook::TABLE), ("model", ModelHook::TABLE)];
 
 #[rustfmt::skip]
 const DIALECT: Parameter = key("dialect", Kind::Custom(&Custom::shape(|| json!({ "enum": Dialect::ALL.map(Dialect::name) }))), "The format of input and output: a dialect; by default that of the group, the section or the file.");
@@ -53,31 +56,49 @@ pub(crate) static TYPED: Table = Table::new(
 )
 .open();
 
-#[rustfmt::skip]
-pub(crate) static SHARED: Table = Table::new(HOOK, "", &[&[
-    key("name", Kind::Text, "The name in messages; without it, the command, the builtin, the address or the model."),
-    key("timeout", TIMEOUT, "The timeout: whole seconds, or a duration such as `30s`; `60s` if it is absent or not positive. Other dialects have their own unit and default."),
-    key("env", TEXTS, "For a command: further environment variables; `${env.NAME}` in a value is replaced by the variable, or by nothing if it is not set."),
-    key("working_dir", Kind::Text, "For a command: the working directory, relative to the directory of the tools, which is the default; `~`, `$NAME`, `${NAME}` and `${env.NAME}` are expanded, and the variables must be set."),
-    key("on_error", Kind::Word(&words(&ON_ERROR)), "The effect of a failure: `warn`, `ignore` (no message), or `block` (forbids; only for events that can be forbidden). The default depends on the event."),
-    key("strict_output", Kind::Boolean, "Treat output that the event does not support as a failure.").default(Literal::Boolean(false)),
-    key(SEQUENTIAL, Kind::Boolean, "Wait for the previous hooks, even if the hooks of the event run in parallel.").default(Literal::Boolean(false)),
-    DIALECT,
-]]).open();
+/// The keys of hooks of all types.
+#[derive(Settings)]
+#[settings(name = "a hook", sentence = "", open)]
+pub(crate) struct SharedOptions {
+    /// The name in messages; without it, the command, the builtin, the address or the model.
+    pub(super) name: Option<String>,
+    /// The timeout: whole seconds, or a duration such as `30s`; `60s` if it is absent or not positive. Other dialects
+    /// have their own unit and default.
+    #[setting(kind = TIMEOUT)]
+    pub(super) timeout: Option<Node>,
+    /// For a command: further environment variables; `${env.NAME}` in a value is replaced by the variable, or by
+    /// nothing if it is not set.
+    pub(super) env: BTreeMap<String, String>,
+    /// For a command: the working directory, relative to the directory of the tools, which is the default; `~`,
+    /// `$NAME`, `${NAME}` and `${env.NAME}` are expanded, and the variables must be set.
+    pub(super) working_dir: Option<String>,
+    /// The effect of a failure: `warn`, `ignore` (no message), or `block` (forbids; only for events that can be
+    /// forbidden). The default depends on the event.
+    pub(super) on_error: Option<Located<OnError>>,
+    /// Treat output that the event does not support as a failure.
+    #[setting(default = false)]
+    pub(super) strict_output: bool,
+    /// Wait for the previous hooks, even if the hooks of the event run in parallel.
+    #[setting(default = false, then = DIALECT)]
+    pub(super) sequential: bool,
+}
 
-pub(super) const ON_ERROR: [(&str, OnError); 3] = [
-    ("warn", OnError::Warn),
-    ("ignore", OnError::Ignore),
-    ("block", OnError::Block),
-];
-
-#[rustfmt::skip]
-pub(crate) static CLAUDE: Table = Table::new(HOOK, "", &[&[
-    key("once", Kind::Boolean, "Claude Code: runs the first time in a session, and then no more."),
-    key("if", Kind::Text, "Claude Code: the calls of tools that it is for, as a permission rule such as `Bash(git *)`."),
-    key("async", Kind::Boolean, "Claude Code: runs in the background."),
-    key("asyncRewake", Kind::Boolean, "Claude Code: the same; its reason for blocking is delivered when the next turn starts."),
-]]).open();
+/// Options of Claude Code.
+#[derive(Settings)]
+#[settings(name = "a hook", sentence = "", open)]
+pub(crate) struct ClaudeOptions {
+    /// Claude Code: runs the first time in a session, and then no more.
+    pub(super) once: bool,
+    /// Claude Code: the calls of tools that it is for, as a permission rule such as `Bash(git *)`.
+    #[setting(key = "if")]
+    pub(super) condition: Option<Located<String>>,
+    /// Claude Code: runs in the background.
+    #[setting(key = "async")]
+    pub(super) is_async: bool,
+    /// Claude Code: the same; its reason for blocking is delivered when the next turn starts.
+    #[setting(key = "asyncRewake")]
+    pub(super) wakes: bool,
+}
 
 /// Keys for people, which some dialects have.
 #[rustfmt::skip]
@@ -118,40 +139,57 @@ pub(crate) static BUILTIN: Table = Table::new(HOOK, "A handler that comes with t
     key("args", Kind::Texts, "Arguments of the builtin."),
 ]]).open();
 
-#[rustfmt::skip]
-pub(crate) static HTTP: Table = Table::new(HOOK, "A POST request with the same JSON.", &[&[
-    required("url", URL, "The URL."),
-    key("headers", TEXTS, "Further headers; `${env.NAME}` in a value is replaced by the variable, which must be set."),
-]]).open();
+/// A POST request with the same JSON.
+#[derive(Settings)]
+#[settings(name = "a hook", open)]
+pub(crate) struct HttpHook {
+    /// The URL.
+    #[setting(kind = URL)]
+    pub(super) url: String,
+    /// Further headers; `${env.NAME}` in a value is replaced by the variable, which must be set.
+    pub(super) headers: BTreeMap<String, String>,
+}
 
-#[rustfmt::skip]
-pub(crate) static FOREIGN_HTTP: Table = Table::new(HOOK, "A POST request with the same JSON.", &[&[
-    required("url", URL, "The URL."),
-    key("headers", TEXTS, "Further headers; `$NAME` in a value stands for an environment variable."),
-    key("allowedEnvVars", Kind::Texts, "The environment variables that headers may name."),
-]]).open();
+/// A POST request with the same JSON.
+#[derive(Settings)]
+#[settings(name = "a hook", open)]
+pub(crate) struct ForeignHttpHook {
+    /// The URL.
+    #[setting(kind = URL)]
+    pub(super) url: String,
+    /// Further headers; `$NAME` in a value stands for an environment variable.
+    pub(super) headers: BTreeMap<String, String>,
+    /// The environment variables that headers may name.
+    #[setting(key = "allowedEnvVars")]
+    pub(super) allowed_variables: Vec<String>,
+}
 
-#[rustfmt::skip]
-pub(crate) static MODEL: Table = Table::new(HOOK, "A question to a model.", &[&[
-    required("model", TEXT, "The model, as agents name theirs."),
-    required("prompt", TEXT, "The question, a template."),
-    key("system_prompt", Kind::Text, "The system prompt before it."),
-    key("schema", Kind::Word(&words(&JUDGEMENTS)), "The form of its judgement; without one, its answer is context."),
-]]).open();
+/// A question to a model.
+#[derive(Settings)]
+#[settings(name = "a hook", open)]
+pub(crate) struct ModelHook {
+    /// The model, as agents name theirs.
+    #[setting(kind = TEXT)]
+    pub(super) model: String,
+    /// The question, a template.
+    #[setting(kind = TEXT)]
+    pub(super) prompt: String,
+    /// The system prompt before it.
+    pub(super) system_prompt: Option<String>,
+    /// The form of its judgement; without one, its answer is context.
+    pub(super) schema: Option<Judgement>,
+}
 
-pub(super) const JUDGEMENTS: [(&str, Judgement); 2] = [
-    ("pre_tool_use_decision", Judgement::PreToolUse),
-    ("guard_decision", Judgement::Guard),
-];
-
-#[rustfmt::skip]
-pub(crate) static PROMPT: Table = Table::new(HOOK, "Claude Code: a question to a model, which objects or does not.", &[&[
-    required("prompt", TEXT, "The question; `$ARGUMENTS` is replaced by the hook's input."),
-    key("model", Kind::Text, "The model; without one that of the settings, or else the agent's own."),
-]]).open();
-
-/// A mapping of texts; other scalar values are converted to text.
-const TEXTS: Kind = Kind::Scalars { null: true };
+/// Claude Code: a question to a model, which objects or does not.
+#[derive(Settings)]
+#[settings(name = "a hook", open)]
+pub(crate) struct PromptHook {
+    /// The question; `$ARGUMENTS` is replaced by the hook's input.
+    #[setting(kind = TEXT)]
+    pub(super) prompt: String,
+    /// The model; without one that of the settings, or else the agent's own.
+    pub(super) model: Option<String>,
+}
 
 /// A text that is not blank.
 const TEXT: Kind = Kind::Custom(&Custom {

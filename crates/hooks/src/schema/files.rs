@@ -1,12 +1,13 @@
 //! The schema of the `hooks:` section of an agent file.
 
-use cachalot_core::config::Table;
+use cachalot_core::config::{Settings as _, Table};
 use serde_json::{Map, Value, json};
 
 use super::{DRAFT, sentence};
 use crate::contract::BlockEffect;
 use crate::definition::tables::{
-    CLAUDE, CLAUDE_COMMAND, FOREIGN_HTTP, GROUP, HOOK_TYPES, PROMPT, REMARKS, SHARED, TOOL_GROUP,
+    CLAUDE_COMMAND, ClaudeOptions, ForeignHttpHook, GROUP, HOOK_TYPES, PromptHook, REMARKS,
+    SharedOptions, TOOL_GROUP,
 };
 use crate::{Dialect, Event};
 
@@ -127,7 +128,7 @@ fn object(table: &Table, further: &[&Table]) -> Value {
 
 /// The schema of a hook of a type.
 fn handler(kind: &str, table: &Table, further: &[&Table]) -> Value {
-    let mut schema = object(table, &[&[&SHARED], further].concat());
+    let mut schema = object(table, &[&[SharedOptions::TABLE], further].concat());
     schema["properties"]["type"] = json!({ "const": kind });
     if let Some(required) = schema["required"].as_array_mut() {
         required.insert(0, "type".into());
@@ -151,11 +152,11 @@ fn hook(may_block: bool) -> Value {
 fn foreign() -> Value {
     let types = [
         ("command", &CLAUDE_COMMAND),
-        ("http", &FOREIGN_HTTP),
-        ("prompt", &PROMPT),
-        ("agent", &PROMPT),
+        ("http", ForeignHttpHook::TABLE),
+        ("prompt", PromptHook::TABLE),
+        ("agent", PromptHook::TABLE),
     ];
-    let types = types.map(|(kind, table)| handler(kind, table, &[&CLAUDE, &REMARKS]));
+    let types = types.map(|(kind, table)| handler(kind, table, &[ClaudeOptions::TABLE, &REMARKS]));
     let mut all = types.to_vec();
     all.push(hook(true));
     json!({ "anyOf": all })

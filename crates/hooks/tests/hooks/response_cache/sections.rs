@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cachalot_core::config::Settings as _;
 use cachalot_core::tree;
 use cachalot_hooks::Builtin as _;
 use cachalot_hooks::builtin::cache_response::{
