@@ -22,7 +22,7 @@ mod usage;
 pub use charge::{Terms, Unpriced, price, price_by_kind};
 pub use cost_by_kind::CostByKind;
 pub use pattern::Pattern;
-pub use price::{PRICE_KEYS, Price, PriceChange, Rates};
+pub use price::{Price, PriceChange, Rates};
 pub use price_factors::{Factor, ModelFactors, PriceFactors, TierFactors};
 pub use rules::{
     AnthropicModel, AnthropicRules, Caching, Lifetime, OpenAiModel, OpenAiRules, Rules,

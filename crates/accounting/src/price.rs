@@ -1,9 +1,10 @@
 //! Prices of models, in the form of catalog files.
 
 use cachalot_core::config::{
-    Custom, Parameter, ParameterKind as Kind, Table, Values, key, required, section,
+    Custom, Located, Parameter, ParameterKind as Kind, SettingValue, Settings, Table, Values,
 };
-use cachalot_core::{Millis, Problem};
+use cachalot_core::tree::Node;
+use cachalot_core::{Millis, Problem, SourceSpan};
 use serde_json::json;
 
 use crate::Usage;
@@ -71,16 +72,126 @@ impl Price {
             None => (self.rates, self.above),
         }
     }
+}
 
-    /// Reads the keys of a price ([`PRICE_KEYS`]). Returns `None` if there are none.
+/// The prices of tokens.
+#[derive(Settings)]
+#[settings(name = "`cost`")]
+struct WrittenPrice {
+    #[setting(flatten)]
+    rates: WrittenRates,
+    /// The price of longer requests.
+    above: Option<Above>,
+    /// Later prices, in the order of their dates: each row has `from`, a date (the day begins in UTC), and the keys of
+    /// a price, and replaces the whole price before it.
+    #[setting(kind = CHANGES)]
+    changes: Option<Node>,
+}
+
+/// A price that applies from a date.
+#[derive(Settings)]
+#[settings(name = "a row of `changes`")]
+struct WrittenChange {
+    /// The date from which it applies.
+    #[setting(kind = DATE, with = from_date, required)]
+    from: Option<Located<Millis>>,
+    #[setting(flatten)]
+    rates: WrittenRates,
+    /// The price of longer requests.
+    above: Option<Above>,
+}
+
+/// The price of longer requests.
+#[derive(Settings)]
+#[settings(name = "`above`")]
+struct Above {
+    /// The number of input tokens above which it applies.
+    #[setting(range = 1.., required)]
+    tokens: Option<u64>,
+    #[setting(flatten)]
+    rates: WrittenRates,
+}
+
+/// The rates of a price, in dollars per million tokens.
+#[derive(Settings)]
+#[settings(name = "a price")]
+struct WrittenRates {
+    /// US dollars per million tokens of input.
+    input: Option<Rate>,
+    /// US dollars per million tokens of output.
+    output: Option<Rate>,
+    /// The rate of input that the provider read from its cache.
+    cache_read: Option<Rate>,
+    /// The rate of input that the provider writes to its cache.
+    cache_write: Option<Rate>,
+    /// The rate of input that it caches for five minutes.
+    cache_write_5m: Option<Rate>,
+    /// The rate of input that it caches for an hour.
+    cache_write_1h: Option<Rate>,
+    #[setting(place)]
+    place: SourceSpan,
+}
+
+/// A rate as written; `None` if it is invalid, which was reported.
+#[derive(Clone, Copy, PartialEq)]
+struct Rate(Option<u64>);
+
+impl SettingValue for Rate {
+    const KIND: Kind = Kind::Custom(&Custom {
+        schema: Some(amount_schema),
+        check: |entry, problems| check_amount(entry, DECIMALS, problems),
+    });
+
+    fn from_node(node: &Node, _: Kind, _: &mut Vec<Problem>) -> Option<Self> {
+        Some(Self(amount(node, DECIMALS)))
+    }
+}
+
+const CHANGES: Kind = Kind::Custom(&Custom {
+    schema: Some(|| json!({ "type": "array", "items": WrittenChange::TABLE.schema(false) })),
+    check: |entry, problems| {
+        if entry.value.as_list().is_none() {
+            problems.push(entry.value.wrong_type("`changes`", "a list of prices"));
+        }
+    },
+});
+
+const DATE: Kind = Kind::Custom(&Custom {
+    schema: Some(|| json!({ "type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$" })),
+    check: |entry, problems| {
+        if from_date(&entry.value).is_none() {
+            let message = format!("`{}` is no date", entry.key);
+            problems.push(
+                Problem::new("bad-value", message)
+                    .at(&entry.value.place)
+                    .help("write a date such as 2026-12-01"),
+            );
+        }
+    },
+});
+
+fn from_date(node: &Node) -> Option<Located<Millis>> {
+    Some(Located {
+        value: date::parse(node.as_text()?)?,
+        place: node.place.clone(),
+    })
+}
+
+impl Settings for Price {
+    const PARAMETERS: &'static [Parameter] = WrittenPrice::PARAMETERS;
+    const TABLE: &'static Table = WrittenPrice::TABLE;
+
+    /// Reads the keys of a price. Returns `None` if there are none.
     ///
     /// A missing cache price defaults to the price of input: a provider that caches without publishing such
     /// a price charges no more than that.
-    pub fn read(values: Values<'_>, problems: &mut Vec<Problem>) -> Option<Self> {
-        let changes = changes(values, problems);
-        let Some((rates, above)) = read_rates(values, "a price", problems) else {
+    fn from_values(values: Values<'_>, problems: &mut Vec<Problem>) -> Option<Self> {
+        let written = WrittenPrice::from_values(values, problems)?;
+        let changes = changes(written.changes.as_ref(), problems);
+        let rates = read_rates(&written.rates, written.above, "a price", problems);
+        let Some((rates, above)) = rates else {
             // Problems are reported already, except for a later price without an earlier one.
-            if let Some(node) = values.node("changes")
+            if let Some(node) = &written.changes
                 && problems.is_empty()
             {
                 problems.push(
@@ -99,25 +210,43 @@ impl Price {
     }
 }
 
-/// Reads the rates of a price, and those of longer requests.
+impl SettingValue for Price {
+    const KIND: Kind = Kind::Table(Self::TABLE);
+
+    /// Reads `cost`, which must not be empty.
+    fn from_node(node: &Node, _: Kind, problems: &mut Vec<Problem>) -> Option<Self> {
+        let values = Self::TABLE.values(node)?;
+        let mut keys = Self::PARAMETERS.iter();
+        if keys.all(|key| values.node(key.name).is_none()) {
+            problems.push(
+                Problem::new("missing-key", "`cost` needs `input` and `output`")
+                    .at(&node.head())
+                    .help("write both, in dollars per million tokens; 0 if it costs nothing"),
+            );
+        }
+        Self::from_values(values, problems)
+    }
+}
+
+/// Returns the rates of a price, and those of longer requests.
 fn read_rates(
-    values: Values<'_>,
+    written: &WrittenRates,
+    above: Option<Above>,
     what: &str,
     problems: &mut Vec<Problem>,
 ) -> Option<(Rates, Option<(u64, Rates)>)> {
-    let above = values.table("above").map(|tier| {
-        let rates = Rates::read(tier, "`above`", problems);
-        tier.integer("tokens").zip(rates)
+    let above = above.map(|tier| {
+        let rates = tier.rates.rates("`above`", problems);
+        tier.tokens.zip(rates)
     });
-    let rates = Rates::read(values, what, problems);
-    match (rates, above) {
+    match (written.rates(what, problems), above) {
         (Some(rates), None) => Some((rates, None)),
         (Some(rates), Some(Some(above))) => Some((rates, Some(above))),
         // Problems are reported already, except for a price above the limit without one below.
         (None, Some(Some(_))) => {
             problems.push(
                 Problem::new("missing-key", "a price needs `input` and `output`")
-                    .at(&values.mapping().head())
+                    .at(&written.place)
                     .help("set the price below the limit, too"),
             );
             None
@@ -127,32 +256,32 @@ fn read_rates(
 }
 
 /// Reads `changes`, whose dates must ascend.
-fn changes(values: Values<'_>, problems: &mut Vec<Problem>) -> Vec<PriceChange> {
+fn changes(written: Option<&Node>, problems: &mut Vec<Problem>) -> Vec<PriceChange> {
     let mut changes: Vec<PriceChange> = Vec::new();
-    for node in values.list("changes").unwrap_or_default() {
-        let Some(row) = CHANGE.read(node, problems) else {
+    for node in written.and_then(Node::as_list).unwrap_or_default() {
+        let Some(row) = WrittenChange::read(node, problems) else {
             continue;
         };
-        let Some(from) = row.text("from").and_then(date::parse) else {
+        let Some(Located { value: from, place }) = row.from else {
             continue;
         };
         if changes.last().is_some_and(|before| before.from >= from) {
             let message = "`from` must be after that of the row before";
             problems.push(
                 Problem::new("bad-value", message)
-                    .at(&row.place("from"))
+                    .at(&place)
                     .help("sort the rows by date"),
             );
         }
-        match read_rates(row, "a row of `changes`", problems) {
+        match read_rates(&row.rates, row.above, "a row of `changes`", problems) {
             Some((rates, above)) => changes.push(PriceChange { from, rates, above }),
-            None if row.node("input").is_none() && row.node("output").is_none() => {
+            None if row.rates.input.is_none() && row.rates.output.is_none() => {
                 problems.push(
                     Problem::new(
                         "missing-key",
                         "a row of `changes` needs `input` and `output`",
                     )
-                    .at(&row.mapping().head())
+                    .at(&row.rates.place)
                     .help("write the whole new price"),
                 );
             }
@@ -162,92 +291,22 @@ fn changes(values: Values<'_>, problems: &mut Vec<Problem>) -> Vec<PriceChange> 
     changes
 }
 
-/// The rates of a price, in dollars per million tokens.
-#[rustfmt::skip]
-const RATE_KEYS: &[Parameter] = &[
-    key("input", RATE, "US dollars per million tokens of input."),
-    key("output", RATE, "US dollars per million tokens of output."),
-    key("cache_read", RATE, "The rate of input that the provider read from its cache."),
-    key("cache_write", RATE, "The rate of input that the provider writes to its cache."),
-    key("cache_write_5m", RATE, "The rate of input that it caches for five minutes."),
-    key("cache_write_1h", RATE, "The rate of input that it caches for an hour."),
-];
-
-const RATE: Kind = Kind::Custom(&Custom {
-    schema: Some(amount_schema),
-    check: |entry, problems| check_amount(entry, DECIMALS, problems),
-});
-
-/// The keys of a price.
-#[rustfmt::skip]
-pub const PRICE_KEYS: [&[Parameter]; 2] = [
-    RATE_KEYS,
-    &[
-        section("above", &ABOVE),
-        key("changes", CHANGES, "Later prices, in the order of their dates: each row has `from`, a date (the day begins in UTC), and the keys of a price, and replaces the whole price before it."),
-    ],
-];
-
-const CHANGES: Kind = Kind::Custom(&Custom {
-    schema: Some(|| json!({ "type": "array", "items": CHANGE.schema(false) })),
-    check: |entry, problems| {
-        if entry.value.as_list().is_none() {
-            problems.push(entry.value.wrong_type("`changes`", "a list of prices"));
+impl WrittenRates {
+    fn rates(&self, what: &str, problems: &mut Vec<Problem>) -> Option<Rates> {
+        let all = [
+            self.input,
+            self.output,
+            self.cache_read,
+            self.cache_write,
+            self.cache_write_5m,
+            self.cache_write_1h,
+        ];
+        if all.contains(&Some(Rate(None))) {
+            return None;
         }
-    },
-});
-
-#[rustfmt::skip]
-static CHANGE: Table = Table::new(
-    "a row of `changes`",
-    "A price that applies from a date.",
-    &[
-        &[required("from", DATE, "The date from which it applies.")],
-        RATE_KEYS,
-        &[section("above", &ABOVE)],
-    ],
-);
-
-const DATE: Kind = Kind::Custom(&Custom {
-    schema: Some(|| json!({ "type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$" })),
-    check: |entry, problems| {
-        if entry.value.as_text().and_then(date::parse).is_none() {
-            let message = format!("`{}` is no date", entry.key);
-            problems.push(
-                Problem::new("bad-value", message)
-                    .at(&entry.value.place)
-                    .help("write a date such as 2026-12-01"),
-            );
-        }
-    },
-});
-
-#[rustfmt::skip]
-static ABOVE: Table = Table::new(
-    "`above`",
-    "The price of longer requests.",
-    &[
-        &[required("tokens", Kind::IntegerIn(1, u64::MAX), "The number of input tokens above which it applies.")],
-        RATE_KEYS,
-    ],
-);
-
-impl Rates {
-    fn read(values: Values<'_>, what: &str, problems: &mut Vec<Problem>) -> Option<Self> {
-        // An invalid rate was reported already.
-        let read = |key| match values.node(key) {
-            None => Ok(None),
-            Some(node) => amount(node, DECIMALS).map(Some).ok_or(()),
-        };
-        let input = read("input").ok()?;
-        let output = read("output").ok()?;
-        let cache_read = read("cache_read").ok()?;
-        let write = read("cache_write").ok()?;
-        let write_5m = read("cache_write_5m").ok()?;
-        let write_1h = read("cache_write_1h").ok()?;
-        let any = [input, output, cache_read, write, write_5m, write_1h];
+        let [input, output, cache_read, write, write_5m, write_1h] = all.map(|rate| rate?.0);
         match (input, output) {
-            (Some(input), Some(output)) => Some(Self {
+            (Some(input), Some(output)) => Some(Rates {
                 input,
                 output,
                 cache_read: cache_read.unwrap_or(input),
@@ -255,10 +314,10 @@ impl Rates {
                 cache_write_1h: write_1h.or(write).or(write_5m).unwrap_or(input),
             }),
             _ => {
-                if any.iter().any(Option::is_some) {
+                if all.iter().any(Option::is_some) {
                     problems.push(
                         Problem::new("missing-key", format!("{what} needs `input` and `output`"))
-                            .at(&values.mapping().head())
+                            .at(&self.place)
                             .help(
                                 "write both, in dollars per million tokens; 0 if it costs nothing",
                             ),

@@ -22,7 +22,7 @@ mod review;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use cachalot_core::config::{Parameter, ParameterKind as Kind, key, required};
+use cachalot_core::config::{Parameter, ParameterKind as Kind, Settings as _, key, required};
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{self, Node, Section};
 use cachalot_core::{Problem, SourceSpan};
@@ -209,7 +209,7 @@ impl Team {
         problems.extend(permissions.order_warnings());
         let budget = section
             .present("budget")
-            .map(|node| Budget::read(node, problems))
+            .and_then(|node| Budget::read(node, problems))
             .unwrap_or_default();
         for key in ["toolsets", "commands", "skills"] {
             // The agents that use them read them.

@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use cachalot_core::config::Settings;
+use cachalot_core::config::{Settings, Word};
 use cachalot_hooks::Dialect;
 use cachalot_workflow::format::PythonRunner;
+use clap::builder::PossibleValuesParser;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
@@ -159,20 +160,25 @@ pub(crate) struct Run {
     pub(crate) verbose: bool,
 }
 
+/// Accepts the words of a setting.
+fn words<T: Word>() -> PossibleValuesParser {
+    PossibleValuesParser::new(T::WORDS.iter().map(|(word, _)| *word))
+}
+
 /// The runner of inline code.
 #[derive(Debug, Args)]
 pub(crate) struct Python {
     /// Runner of Python blocks: the `python3` of this machine, the embedded interpreter, or `auto`: `python3` where it
     /// can be put in a sandbox, else the embedded one. `python3` also permits to run it without a sandbox where there is
     /// none [default: `settings.python.runner`, else auto]
-    #[arg(long = "python", value_name = "RUNNER", value_parser = PythonRunner::NAMES)]
+    #[arg(long = "python", value_name = "RUNNER", value_parser = words::<PythonRunner>())]
     runner: Option<String>,
 }
 
 impl Python {
     /// Returns the runner, if the flag is set.
     pub(crate) fn runner(&self) -> Option<PythonRunner> {
-        self.runner.as_deref().and_then(PythonRunner::from_name)
+        self.runner.as_deref().and_then(PythonRunner::from_word)
     }
 }
 

@@ -7,7 +7,7 @@ use cachalot_core::Problem;
 use cachalot_sandbox::Mechanism;
 use cachalot_tools::{Workspace, WorkspaceSandbox};
 use cachalot_workflow::format::{
-    Agent, InlineCode, Language, PythonChoice, PythonRunner, ScriptSettings,
+    Agent, InlineCode, Language, Python3Settings, PythonChoice, PythonRunner,
 };
 use cachalot_workflow::script::{self, Python3Options, ScriptFailure, WorkerPool};
 
@@ -64,7 +64,7 @@ impl<'a> PythonRunners<'a> {
 
     fn auto_is_python3(&self) -> bool {
         *self.auto_is_python3.get_or_init(|| {
-            self.options(&ScriptSettings::default()).is_found() && self.has_sandbox()
+            self.options(&Python3Settings::default()).is_found() && self.has_sandbox()
         })
     }
 
@@ -203,7 +203,7 @@ impl<'a> PythonRunners<'a> {
     }
 
     /// Returns the options of the user's own Python. Its limits are those of `settings`.
-    pub(crate) fn options(&self, settings: &ScriptSettings) -> Python3Options {
+    pub(crate) fn options(&self, settings: &Python3Settings) -> Python3Options {
         let environment = &self.process_environment.environment;
         let mut options = Python3Options::new(
             environment
@@ -213,7 +213,6 @@ impl<'a> PythonRunners<'a> {
             self.process_environment.directory.clone(),
         );
         options.time_limit = settings.time_limit.unwrap_or(options.time_limit);
-        options.memory_limit = settings.memory_limit.unwrap_or(options.memory_limit);
         if let Some(command) = &settings.command {
             options.interpreter = command.into();
         }

@@ -3,9 +3,9 @@
 use cachalot_agent::definition::{AGENT, REVIEW};
 use cachalot_core::config::{Row, Settings as _, Table};
 use cachalot_mcp::settings::{BACKGROUND_JOBS, FETCH, FILESYSTEM, SERVER, SHELL, TODO, TOOLSET};
-use cachalot_model::{BUDGET, MODEL};
+use cachalot_model::{Budget, ModelSettings};
 use cachalot_tools::cached::ToolCacheSettings;
-use cachalot_workflow::format::{FILE, ON_ERROR, SETTINGS};
+use cachalot_workflow::format::{self, FILE, OnErrorKeys};
 
 use crate::key_table::KeyTable;
 
@@ -38,10 +38,14 @@ fn all() -> Vec<Part> {
     let providers = "providers.md";
     vec![
         part(yaml, "keys of the file", FILE.rows("", false)),
-        part(yaml, "settings", SETTINGS.rows("settings.", true)),
-        part(yaml, "on_error", ON_ERROR.rows("", true)),
-        part(providers, "model", MODEL.rows("", false)),
-        part(providers, "budget", BUDGET.rows("", false)),
+        part(
+            yaml,
+            "settings",
+            format::Settings::TABLE.rows("settings.", true),
+        ),
+        part(yaml, "on_error", OnErrorKeys::TABLE.rows("", true)),
+        part(providers, "model", ModelSettings::TABLE.rows("", false)),
+        part(providers, "budget", Budget::TABLE.rows("", false)),
         with_defaults(agents, "agent", AGENT.rows("", false)),
         with_defaults(agents, "review", REVIEW.rows("", false)),
         with_defaults(tools, "toolset", TOOLSET.rows("", false)),

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_core::config::{Custom, ParameterKind as Kind, Table, key};
+use cachalot_core::config::{Custom, ParameterKind as Kind, Settings};
 use cachalot_core::tree::Node;
-use cachalot_core::{Clock, Cost, Millis, Problem};
+use cachalot_core::{Clock, Cost, Millis};
 use parking_lot::Mutex;
 
 use crate::duration::DURATION;
@@ -17,29 +17,25 @@ use cachalot_accounting::decimal::{amount, amount_schema, check_amount};
 /// Decimal places of a dollar amount: the twelfth is a picodollar.
 const DECIMALS: usize = 12;
 
-/// Spending limits; `None` means no limit.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// The maximum that a run or a chat may spend.
+///
+/// `None` means no limit.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Settings)]
+#[settings(name = "`budget`")]
 pub struct Budget {
-    /// `max_cost`, in picodollars (10⁻¹² $).
+    /// The maximum cost in US dollars.
+    ///
+    /// In picodollars (10⁻¹² $).
+    #[setting(kind = Kind::Custom(&DOLLARS), with = dollars)]
     pub max_cost: Option<u64>,
-    /// `max_tokens`: input and output tokens of all calls together, including input that the provider read
-    /// from its cache.
+    /// The maximum number of tokens, input and output of all calls.
+    ///
+    /// Includes input that the provider read from its cache.
     pub max_tokens: Option<u64>,
-    /// `max_time`, measured on the wall clock.
+    /// The maximum time on the wall clock, such as `10m` or `1h30m`.
+    #[setting(kind = DURATION)]
     pub max_time: Option<Duration>,
 }
-
-/// The keys of `budget`.
-#[rustfmt::skip]
-pub static BUDGET: Table = Table::new(
-    "`budget`",
-    "The maximum that a run or a chat may spend.",
-    &[&[
-        key("max_cost", Kind::Custom(&DOLLARS), "The maximum cost in US dollars."),
-        key("max_tokens", Kind::IntegerIn(0, u64::MAX), "The maximum number of tokens, input and output of all calls."),
-        key("max_time", DURATION, "The maximum time on the wall clock, such as `10m` or `1h30m`."),
-    ]],
-);
 
 /// An amount in US dollars, exact to a picodollar. [`dollars`] reads it.
 pub static DOLLARS: Custom = Custom {
@@ -54,19 +50,6 @@ pub fn dollars(node: &Node) -> Option<u64> {
 }
 
 impl Budget {
-    /// Reads the mapping `budget`.
-    pub fn read(node: &Node, problems: &mut Vec<Problem>) -> Self {
-        let Some(values) = BUDGET.read(node, problems) else {
-            return Self::default();
-        };
-        let max_cost = values.node("max_cost");
-        Self {
-            max_cost: max_cost.and_then(dollars),
-            max_tokens: values.integer("max_tokens"),
-            max_time: values.duration("max_time"),
-        }
-    }
-
     /// Returns true if no limit is set.
     #[must_use]
     pub fn is_unlimited(&self) -> bool {

@@ -9,11 +9,11 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use cachalot_core::Problem;
-use cachalot_core::config::{ParameterKind as Kind, Table, key};
+use cachalot_core::config::Settings;
 use cachalot_core::tree::{self, Section};
 
-use cachalot_accounting::{PRICE_KEYS, Price};
-use cachalot_wire::{CAPABILITY_KEYS, Capabilities};
+use cachalot_accounting::Price;
+use cachalot_wire::Capabilities;
 
 use crate::provider_table::ProviderTable;
 
@@ -21,15 +21,20 @@ use crate::provider_table::ProviderTable;
 const BUILT_IN: &str = include_str!("../data/models.yaml");
 
 /// Limits of a model; `None` if unknown.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Settings)]
+#[settings(name = "the limits of a model")]
 pub struct ModelLimits {
-    /// Maximum number of input and output tokens of one request together.
+    /// The context window in tokens.
+    ///
+    /// The maximum of input and output of one request together.
+    #[setting(range = 1..)]
     pub context: Option<u64>,
-    /// Maximum number of output tokens of one request.
+    /// The maximum number of output tokens.
+    #[setting(range = 1..)]
     pub max_output: Option<u64>,
-    /// Length in tokens of the shortest prefix that the provider caches.
+    /// The minimum tokens of a prefix that the provider caches.
     pub minimum_cacheable: Option<u64>,
-    /// True if the model accepts images.
+    /// Accepts images.
     pub images: Option<bool>,
 }
 
@@ -46,14 +51,18 @@ impl ModelLimits {
     }
 }
 
-/// Catalog entry of a model.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// The prices and limits of a model.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Settings)]
+#[settings(name = "a model of a price file")]
 pub struct CatalogEntry {
     /// Price.
+    #[setting(flatten)]
     pub price: Option<Price>,
     /// Limits.
+    #[setting(flatten)]
     pub limits: ModelLimits,
     /// Capabilities: the requests that the model accepts.
+    #[setting(flatten)]
     pub capabilities: Capabilities,
 }
 
@@ -231,24 +240,6 @@ fn overridden(known: &Providers, over: &Providers) -> Providers {
     providers
 }
 
-/// The keys of a model in a catalog file.
-#[rustfmt::skip]
-static ENTRY: Table = Table::new(
-    "a model of a price file",
-    "The prices and limits of a model.",
-    &[
-        PRICE_KEYS[0],
-        PRICE_KEYS[1],
-        &[
-            key("context", Kind::IntegerIn(1, u64::MAX), "The context window in tokens."),
-            key("max_output", Kind::IntegerIn(1, u64::MAX), "The maximum number of output tokens."),
-            key("minimum_cacheable", Kind::IntegerIn(0, u64::MAX), "The minimum tokens of a prefix that the provider caches."),
-            key("images", Kind::Boolean, "Accepts images."),
-        ],
-        CAPABILITY_KEYS,
-    ],
-);
-
 fn read_models(
     node: &tree::Node,
     provider: &str,
@@ -260,17 +251,7 @@ fn read_models(
     };
     let mut models = BTreeMap::new();
     for entry in entries {
-        if let Some(values) = ENTRY.read(&entry.value, problems) {
-            let listed = CatalogEntry {
-                price: Price::read(values, problems),
-                limits: ModelLimits {
-                    context: values.integer("context"),
-                    max_output: values.integer("max_output"),
-                    minimum_cacheable: values.integer("minimum_cacheable"),
-                    images: values.boolean("images"),
-                },
-                capabilities: Capabilities::read(values),
-            };
+        if let Some(listed) = CatalogEntry::read(&entry.value, problems) {
             models.insert(entry.key.clone(), listed);
         }
     }

@@ -14,7 +14,7 @@ mod provider;
 mod provider_table;
 pub mod routing;
 
-pub use budget::{BUDGET, Budget, Meter, Spending};
+pub use budget::{Budget, Meter, Spending};
 pub use cachalot_accounting::{Price, PriceChange, Rates, Terms, Unpriced, Usage, date, price};
 pub use cachalot_wire as wire;
 pub use cachalot_wire::{
@@ -27,6 +27,6 @@ pub use catalog::{Catalog, CatalogEntry, ModelLimits};
 pub use charge::Charge;
 pub use duration::{AGE, DURATION};
 pub use provider::{
-    MODEL, MODEL_KEYS, Model, ModelConfiguration, ModelDependencies, ModelSettings, Models,
-    PROVIDER, PROVIDER_KEYS, RetryPauses, SystemRetryPauses, Timeouts, UnsentParameter,
+    MODEL_KEYS, Model, ModelConfiguration, ModelDependencies, ModelSettings, Models, PROVIDER,
+    PROVIDER_KEYS, RetryPauses, SystemRetryPauses, Timeouts, UnsentParameter,
 };

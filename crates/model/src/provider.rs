@@ -46,7 +46,7 @@ pub use accepted::UnsentParameter;
 pub use configuration::ModelConfiguration;
 pub use model::Model;
 pub use retry_pause::{RetryPauses, SystemRetryPauses};
-pub use settings::{MODEL, MODEL_KEYS, ModelSettings, PROVIDER, PROVIDER_KEYS, Timeouts};
+pub use settings::{MODEL_KEYS, ModelSettings, PROVIDER, PROVIDER_KEYS, Timeouts};
 
 use configuration::sentence;
 use credentials::{Credentials, ServiceAccounts};

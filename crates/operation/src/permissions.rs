@@ -48,7 +48,7 @@ mod tool_names;
 
 use std::path::Path;
 
-use cachalot_core::config::{Custom, ParameterKind as Kind, Settings, Table};
+use cachalot_core::config::{Custom, ParameterKind as Kind, Settings};
 use cachalot_core::tree::Node;
 use cachalot_core::{Problem, SourceSpan};
 use serde::Serialize;
@@ -116,9 +116,6 @@ pub struct Permissions {
     #[setting(kind = RULES, with = rules)]
     deny: Vec<Rule>,
 }
-
-/// The keys of `permissions`.
-pub const PERMISSIONS: &Table = Permissions::TABLE;
 
 const RULES: Kind = Kind::Custom(&Custom {
     schema: Some(|| Kind::Texts.schema(false)),

@@ -1,16 +1,15 @@
 //! The requests that models accept.
 
 use cachalot_core::Problem;
-use cachalot_core::config::{Custom, Parameter, ParameterKind as Kind, Values, key};
+use cachalot_core::config::{Custom, ParameterKind as Kind, Settings, Word as _};
 use cachalot_core::suggest::did_you_mean;
-use cachalot_core::tree::MapEntry;
-use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use cachalot_core::tree::{MapEntry, Node};
+use serde_json::json;
 
 use crate::Format;
 
 /// The kinds of thinking before an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, Settings)]
 #[serde(rename_all = "snake_case")]
 pub enum Thinking {
     /// No thinking.
@@ -26,15 +25,6 @@ pub enum Thinking {
 }
 
 impl Thinking {
-    /// Names in the catalog.
-    const NAMES: [&str; 5] = [
-        "none",
-        "legacy",
-        "adaptive",
-        "adaptive_or_legacy",
-        "always_on",
-    ];
-
     /// Returns whether requests may name a budget of tokens.
     #[must_use]
     pub fn accepts_budget(self) -> bool {
@@ -43,19 +33,25 @@ impl Thinking {
 }
 
 /// The requests that a model accepts; `None` if unknown.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Settings)]
+#[settings(name = "the capabilities of a model")]
 pub struct Capabilities {
     /// The formats in which the provider accepts requests for the model.
+    #[setting(kind = Kind::Custom(&ENDPOINTS), with = endpoints)]
     pub endpoints: Option<Vec<Format>>,
     /// The kind of thinking.
     pub thinking: Option<Thinking>,
-    /// The accepted reasoning efforts, weakest first; empty if the model accepts none.
+    /// The accepted reasoning efforts, weakest first.
+    ///
+    /// Empty if the model accepts none.
     pub efforts: Option<Vec<String>>,
     /// The effort of a request without one.
     pub default_effort: Option<String>,
-    /// True if the model accepts `temperature` and `top_p`.
+    /// Accepts `temperature` and `top_p`.
     pub sampling: Option<bool>,
-    /// True if Chat Completions accepts tools together with an effort other than `none`.
+    /// Chat Completions accepts tools with an effort.
+    ///
+    /// One other than `none`.
     pub chat_tools_with_effort: Option<bool>,
 }
 
@@ -79,56 +75,30 @@ impl Capabilities {
         let endpoints = self.endpoints.as_ref()?;
         Some(endpoints.contains(&format))
     }
-
-    /// Reads the keys of a model ([`CAPABILITY_KEYS`]).
-    pub fn read(values: Values<'_>) -> Self {
-        let endpoints = values.texts("endpoints");
-        Self {
-            endpoints: endpoints.map(|names| names.iter().filter_map(|name| named(name)).collect()),
-            thinking: values.text("thinking").and_then(named),
-            efforts: values.texts("efforts"),
-            default_effort: values.string("default_effort"),
-            sampling: values.boolean("sampling"),
-            chat_tools_with_effort: values.boolean("chat_tools_with_effort"),
-        }
-    }
 }
 
-/// The keys of a model's capabilities in a catalog file.
-#[rustfmt::skip]
-pub const CAPABILITY_KEYS: &[Parameter] = &[
-    key(
-        "endpoints",
-        Kind::Custom(&Custom {
-            schema: Some(|| json!({ "type": "array", "items": { "enum": ENDPOINTS } })),
-            check: check_endpoints,
-        }),
-        "The formats in which the provider accepts requests for the model.",
-    ),
-    key("thinking", Kind::Word(&Thinking::NAMES), "The kind of thinking."),
-    key("efforts", Kind::Texts, "The accepted reasoning efforts, weakest first."),
-    key("default_effort", Kind::Text, "The effort of a request without one."),
-    key("sampling", Kind::Boolean, "Accepts `temperature` and `top_p`."),
-    key("chat_tools_with_effort", Kind::Boolean, "Chat Completions accepts tools with an effort."),
-];
+const ENDPOINT_NAMES: [&str; 3] = ["chat", "responses", "messages"];
 
-const ENDPOINTS: [&str; 3] = ["chat", "responses", "messages"];
+static ENDPOINTS: Custom = Custom {
+    schema: Some(|| json!({ "type": "array", "items": { "enum": ENDPOINT_NAMES } })),
+    check: check_endpoints,
+};
+
+fn endpoints(node: &Node) -> Option<Vec<Format>> {
+    let names = node.as_list()?.iter().filter_map(Node::as_text);
+    Some(names.filter_map(Format::from_word).collect())
+}
 
 fn check_endpoints(entry: &MapEntry, problems: &mut Vec<Problem>) {
     Kind::Texts.check(entry, problems);
     for item in entry.value.as_list().unwrap_or_default() {
-        if let Some(name) = item.as_text().filter(|name| !ENDPOINTS.contains(name)) {
+        if let Some(name) = item.as_text().filter(|name| !ENDPOINT_NAMES.contains(name)) {
             let message = format!("`endpoints` does not know `{name}`");
             problems.push(
                 Problem::new("bad-value", message)
                     .at(&item.place)
-                    .help(did_you_mean(name, &ENDPOINTS)),
+                    .help(did_you_mean(name, &ENDPOINT_NAMES)),
             );
         }
     }
-}
-
-/// Parses the name of a value.
-fn named<T: DeserializeOwned>(name: &str) -> Option<T> {
-    serde_json::from_value(Value::from(name)).ok()
 }

@@ -43,7 +43,7 @@ mod wire;
 
 pub use api_endpoint::{ApiEndpoint, Operation};
 pub use cachalot_accounting::{Terms, Usage};
-pub use capabilities::{CAPABILITY_KEYS, Capabilities, Thinking};
+pub use capabilities::{Capabilities, Thinking};
 pub use comparison::ComparisonParameter;
 pub use conversion::{Conversion, Stream};
 pub use error::{Error, ErrorKind};

@@ -1,5 +1,6 @@
 //! Tools and parameters of requests.
 
+use cachalot_core::config::{ParameterKind as Kind, Settings};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -76,14 +77,18 @@ pub enum RequestedReasoning {
     Budget(u64),
 }
 
-/// Required JSON output.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// The answer is JSON that matches a schema.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Settings)]
+#[settings(name = "`structured_output`")]
 pub struct OutputFormat {
-    /// Name of the schema.
+    /// The name of the shape.
+    #[setting(default = "answer")]
     pub name: String,
-    /// JSON Schema.
+    /// Its JSON Schema.
+    #[setting(kind = Kind::Object)]
     pub schema: Value,
-    /// True if the provider must enforce the schema.
+    /// Requires the provider to enforce the schema.
+    #[setting(default = true)]
     pub strict: bool,
 }
 

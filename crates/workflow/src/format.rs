@@ -31,6 +31,7 @@ use std::sync::Arc;
 pub use cachalot_agent::definition::Builtins;
 use cachalot_agent::{SourceFile, Team};
 use cachalot_core::Problem;
+use cachalot_core::config::Settings as _;
 use cachalot_core::suggest::nearest;
 use cachalot_core::tree::{self, MapEntry, NodeKind, Section};
 use cachalot_mcp::settings::read_servers;
@@ -51,11 +52,13 @@ pub(crate) use agent::{
 };
 pub use file_keys::FILE;
 pub use language::{Language, PythonChoice, PythonRunner};
-pub use node_keys::ON_ERROR;
+pub use llm_settings::ShellProvider;
+pub use node_keys::OnErrorKeys;
 pub use schema::schema;
 pub use settings::{
-    CacheSettings, MemorySettings, SETTINGS, ScriptSettings, Settings, UNSUPPORTED_BACKENDS,
-    read_team_settings,
+    CacheSettings, HttpSettings, LedgerSettings, LlamaExtractSettings, MemorySettings,
+    ParallelSettings, Python3Settings, PythonSettings, ScriptLimits, Settings,
+    UNSUPPORTED_BACKENDS, WebSearchSettings, WebSettings, read_team_settings,
 };
 
 /// Loads an agent file from its text.
@@ -221,7 +224,7 @@ fn read(
         Some(team) => team.as_ref().map(|team| team.budget.clone()),
         None => section
             .present("budget")
-            .map(|node| Budget::read(node, problems)),
+            .and_then(|node| Budget::read(node, problems)),
     };
     let has_models = ["models", "providers"]
         .iter()

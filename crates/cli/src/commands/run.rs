@@ -11,7 +11,7 @@ use cachalot_model::Meter;
 use cachalot_sandbox::Mechanism;
 use cachalot_workflow::Runtime;
 use cachalot_workflow::actions::{self, cache::agent_segment};
-use cachalot_workflow::format::{Agent, ScriptSettings};
+use cachalot_workflow::format::{Agent, ScriptLimits};
 use cachalot_workflow::graph::{self, RunFailure, Scripts};
 use cachalot_workflow::report::{Event, Reporter};
 use cachalot_workflow::script::{Python3Options, WorkerOptions, WorkerPool};
@@ -299,7 +299,7 @@ async fn wire(
             front_bytes: settings.cache.front_bytes.unwrap_or(default.front_bytes),
             ..default
         },
-        limits: settings.ledger,
+        limits: settings.ledger.limits(),
         secrets: !secrets.is_empty(),
         staleness: settings.memory.staleness,
         durable: settings.memory.durable,
@@ -473,7 +473,7 @@ fn scripts(
 ) -> Result<(Scripts, UsedPython)> {
     let program = std::env::current_exe()
         .map_err(|error| CommandError::failed(format!("this program's own file: {error}")))?;
-    let workers = |limits: &ScriptSettings| {
+    let workers = |limits: &ScriptLimits| {
         let mut workers = WorkerOptions::new(program.clone());
         workers.time_limit = limits.time_limit.unwrap_or(workers.time_limit);
         workers.memory_limit = limits.memory_limit.unwrap_or(workers.memory_limit);
@@ -486,16 +486,13 @@ fn scripts(
         Arc::new(WorkerPool::python3(options))
     };
     let python3 = pool(runners.options(&settings.python3));
-    let embedded = workers(&settings.python);
+    let embedded = workers(&settings.python.limits);
     let python = if plan.auto_is_python3 {
         // The limits are the same in both.
-        let limits = ScriptSettings {
-            time_limit: Some(embedded.time_limit),
-            memory_limit: Some(embedded.memory_limit),
-            command: settings.python3.command.clone(),
-            ..ScriptSettings::default()
-        };
-        pool(runners.options(&limits).with_few_variables())
+        let mut options = runners.options(&settings.python3).with_few_variables();
+        options.time_limit = embedded.time_limit;
+        options.memory_limit = embedded.memory_limit;
+        pool(options)
     } else {
         Arc::new(WorkerPool::python(&embedded))
     };

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use cachalot_core::Problem;
+use cachalot_core::config::Settings as _;
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{MapEntry, Node, unset_variables};
 
-use super::settings::{MODEL, ModelSettings, PROVIDER};
+use super::settings::{ModelSettings, PROVIDER};
 use crate::provider_table::ProviderTable;
 
 /// Configured models and providers. Nothing is resolved yet.
@@ -32,10 +33,9 @@ impl ModelConfiguration {
             .iter()
             .filter_map(|entry| {
                 let values = PROVIDER.read(&entry.value, problems)?;
-                let settings = ModelSettings {
-                    extends: values.string("provider").filter(|it| *it != entry.key),
-                    ..ModelSettings::read_provider(values, problems)
-                };
+                let mut settings = ModelSettings::from_values(values, problems)?;
+                settings.extends = settings.provider.take();
+                settings.extends.take_if(|it| *it == entry.key);
                 if let Some(extends) = &settings.extends
                     && known.provider(extends).is_none()
                 {
@@ -127,8 +127,8 @@ impl ModelConfiguration {
                 ..ModelSettings::default()
             });
         }
-        let values = MODEL.read(&entry.value, problems)?;
-        let settings = ModelSettings::read_entry(values, problems);
+        let values = ModelSettings::TABLE.read(&entry.value, problems)?;
+        let settings = ModelSettings::read_entry(values, problems)?;
         if let Some(provider) = &settings.provider
             && self.provider(provider).is_none()
             && known.provider(provider).is_none()

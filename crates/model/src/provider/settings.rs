@@ -4,10 +4,9 @@ use std::fmt;
 use std::time::Duration;
 
 use cachalot_core::config::{
-    Custom, Literal, Parameter, ParameterKind as Kind, Table, Values, key, no_effect, required,
-    section, words,
+    Custom, Parameter, ParameterKind as Kind, Settings, Table, Values, key, no_effect, words,
 };
-use cachalot_core::tree::MapEntry;
+use cachalot_core::tree::{MapEntry, Node};
 use cachalot_core::{Problem, Secret};
 use cachalot_storage::header::{HeaderName, HeaderValue};
 use serde_json::{Value, json};
@@ -15,74 +14,100 @@ use serde_json::{Value, json};
 use super::docker_options;
 use crate::duration::DURATION;
 use crate::{Extra, Format, OutputFormat, Price, RequestedReasoning, address};
-use cachalot_accounting::PRICE_KEYS;
 
-/// Settings of one model or provider as written; no defaults are filled in.
-#[derive(Clone, Default, PartialEq)]
+/// A model.
+///
+/// The settings of one model or provider as written; no defaults are filled in.
+#[derive(Clone, Default, PartialEq, Settings)]
+#[settings(name = "a model", also = KEYS_OF_OTHERS, check = complete)]
 pub struct ModelSettings {
-    /// `provider`: a name of `providers:`, or a built-in provider.
+    /// The provider: a key of `providers`, or one that is known.
     pub provider: Option<String>,
-    /// `model`: its name at the provider. If `provider` is missing, the name has the provider as prefix
-    /// (`openai/gpt-4o`) or implies it (`gpt-4o`).
+    /// The model's name, as the provider knows it.
+    ///
+    /// If `provider` is missing, the name has the provider as prefix (`openai/gpt-4o`) or implies it (`gpt-4o`).
     pub model: Option<String>,
-    /// `base_url`: address of the provider.
-    pub base_url: Option<String>,
-    /// `token_key`: environment variable with the key.
-    pub token_key: Option<String>,
-    /// `key_header`: header that carries the key.
-    pub key_header: Option<String>,
-    /// `headers`: additional headers of every request.
-    pub headers: Vec<(String, Secret<String>)>,
-    /// `format`: `chat`, `responses`, `messages`, `gemini`, `interactions` or `converse`.
-    pub format: Option<Format>,
-    /// `temperature`.
-    pub temperature: Option<f64>,
-    /// `top_p`.
-    pub top_p: Option<f64>,
-    /// `max_tokens`: maximum number of output tokens, including reasoning.
-    pub max_tokens: Option<u64>,
-    /// `stop`: stop sequences.
-    pub stop: Option<Vec<String>>,
-    /// `reasoning_effort` or `thinking_budget`.
-    pub reasoning: Option<RequestedReasoning>,
-    /// `parallel_tool_calls`.
-    pub parallel_tool_calls: Option<bool>,
-    /// `structured_output`: `name`, `schema`, `strict`.
-    pub structured_output: Option<OutputFormat>,
-    /// `provider_opts`: additional fields of every request, sent unchanged.
-    pub provider_opts: Extra,
-    /// `cost`: price of tokens.
-    pub cost: Option<Price>,
-    /// `prices`: the provider whose prices, limits and rules for cache markers apply.
-    pub prices: Option<String>,
-    /// `context`: size of the context window in tokens.
-    pub context: Option<u64>,
-    /// `timeouts`.
-    pub timeouts: Timeouts,
-    /// `retries`: maximum number of retries.
-    pub retries: Option<u32>,
-    /// `fallbacks`: names of models that are called in this order when this one fails.
+    /// Models that are asked in this order when this one does not answer.
     pub fallbacks: Option<Vec<String>>,
-    /// `first_available`: names of models, of which the first one with a key answers.
+    /// Models of which the first one with a key answers, in place of `model`.
     pub first_available: Option<Vec<String>>,
-    /// `provider` of a provider: the provider whose address, key and format it has, unless it sets its own.
-    pub extends: Option<String>,
-    /// `compaction_threshold`: precedes that of agents with this model.
+    /// Precedes `compaction_threshold` of agents with this model.
+    #[setting(range = 0.0..=1.0)]
     pub compaction_threshold: Option<f64>,
+    /// The address of the provider; a query (`?api-version=…`) is kept.
+    #[setting(kind = Kind::Custom(&BASE_URL), with = base_url)]
+    pub base_url: Option<String>,
+    /// The environment variable that holds the key.
+    #[setting(kind = Kind::Custom(&TOKEN_KEY), with = token_key)]
+    pub token_key: Option<String>,
+    /// The header that carries the key.
+    #[setting(kind = Kind::Custom(&KEY_HEADER), with = trimmed)]
+    pub key_header: Option<String>,
+    /// Additional headers of every request.
+    #[setting(kind = Kind::Custom(&HEADERS), with = headers)]
+    pub headers: Vec<(String, Secret<String>)>,
+    /// The format of requests: `chat`, `responses`, `messages`, `gemini`, `interactions` or `converse`.
+    #[setting(then = API_TYPE)]
+    pub format: Option<Format>,
+    /// The sampling temperature.
+    #[setting(range = 0.0..=10.0)]
+    pub temperature: Option<f64>,
+    /// The limit of nucleus sampling.
+    #[setting(range = 0.0..=1.0, then = FREQUENCY_PENALTY, then = PRESENCE_PENALTY)]
+    pub top_p: Option<f64>,
+    /// The maximum number of tokens of an answer, reasoning included.
+    #[setting(range = 1..)]
+    pub max_tokens: Option<u64>,
+    /// Texts at which an answer ends.
+    pub stop: Option<Vec<String>>,
+    /// The reasoning effort: `minimal`, `low`, `medium`, `high`, …
+    #[setting(key = "reasoning_effort", kind = Kind::Text, with = effort, then = THINKING_BUDGET)]
+    pub reasoning: Option<RequestedReasoning>,
+    /// Allows several tool calls in one answer.
+    pub parallel_tool_calls: Option<bool>,
+    /// The answer is JSON that matches a schema.
+    pub structured_output: Option<OutputFormat>,
+    /// Additional fields of the request, sent unchanged.
+    #[setting(default)]
+    pub provider_opts: Extra,
+    /// The prices of tokens.
+    pub cost: Option<Price>,
+    /// The provider whose prices, limits and cache markers apply, if it is another one.
+    pub prices: Option<String>,
+    /// The size of the context window in tokens.
+    #[setting(range = 1..)]
+    pub context: Option<u64>,
+    /// The timeouts of requests.
+    #[setting(default)]
+    pub timeouts: Timeouts,
+    /// The maximum number of retries of a request; 2 by default.
+    #[setting(range = 0..=10)]
+    pub retries: Option<u32>,
+    /// `provider` of a provider: the provider whose address, key and format it has, unless it sets its own.
+    #[setting(skip)]
+    pub extends: Option<String>,
     /// Environment variables that the settings name and that are not set. The model cannot be called.
+    #[setting(skip)]
     pub unset: Vec<String>,
 }
 
-/// Timeouts; `None` means the default.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// The timeouts of requests: durations such as `250ms`, `30s`, `10m`, `1h30m`.
+///
+/// `None` means the default.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Settings)]
+#[settings(name = "`timeouts`")]
 pub struct Timeouts {
-    /// `connect`: for establishing a connection. Default: 10 s.
+    /// The timeout for establishing a connection; 10 s by default.
+    #[setting(kind = DURATION)]
     pub connect: Option<Duration>,
-    /// `first_byte`: for the first byte of the answer, including the connection. Default: 10 min.
+    /// The timeout for the first byte of the answer, including the connection; 10 min by default.
+    #[setting(kind = DURATION)]
     pub first_byte: Option<Duration>,
-    /// `idle`: for the next byte. Default: 2 min.
+    /// The timeout for the next byte; 2 min by default.
+    #[setting(kind = DURATION)]
     pub idle: Option<Duration>,
-    /// `total`: for one try, from connecting to the last byte. Default: no limit.
+    /// The timeout of one attempt, from connecting to the last byte; none by default.
+    #[setting(kind = DURATION)]
     pub total: Option<Duration>,
 }
 
@@ -98,21 +123,13 @@ impl Timeouts {
 }
 
 impl ModelSettings {
-    /// Reads the values of a table with [`MODEL_KEYS`] and [`PROVIDER_KEYS`].
-    pub fn read(values: Values<'_>, problems: &mut Vec<Problem>) -> Self {
-        Self {
-            provider: values.string("provider"),
-            model: values.string("model"),
-            fallbacks: values.texts("fallbacks"),
-            ..Self::read_provider(values, problems)
-        }
-    }
-
-    /// Reads the values of an entry of `models`: those of [`MODEL`].
-    pub(crate) fn read_entry(values: Values<'_>, problems: &mut Vec<Problem>) -> Self {
-        let first_available = values.texts("first_available");
-        let first_available = first_available.filter(|candidates| !candidates.is_empty());
-        if first_available.is_none() && values.node("model").is_none() {
+    /// Reads an entry of `models`.
+    pub(crate) fn read_entry(values: Values<'_>, problems: &mut Vec<Problem>) -> Option<Self> {
+        let mut settings = Self::from_values(values, problems)?;
+        settings
+            .first_available
+            .take_if(|candidates| candidates.is_empty());
+        if settings.first_available.is_none() && values.node("model").is_none() {
             let problem = Problem::new("missing-key", "a model needs `model`");
             problems.push(match values.entry("model") {
                 Some(empty) => problem
@@ -121,62 +138,7 @@ impl ModelSettings {
                 None => problem.at(&values.mapping().head()).help("add `model: …`"),
             });
         }
-        Self {
-            first_available,
-            compaction_threshold: values.number("compaction_threshold"),
-            ..Self::read(values, problems)
-        }
-    }
-
-    /// Reads the values of a table with [`PROVIDER_KEYS`].
-    pub(crate) fn read_provider(values: Values<'_>, problems: &mut Vec<Problem>) -> Self {
-        let trimmed = |key| values.text(key).map(|text| text.trim().to_owned());
-        let headers = values.map("headers").iter();
-        let mut options = docker_options::read(values, read_header, problems);
-        for penalty in ["frequency_penalty", "presence_penalty"] {
-            if let Some(node) = values.node(penalty) {
-                let extra = &mut options.extra;
-                extra.entry(penalty).or_insert_with(|| node.to_value());
-            }
-        }
-        Self {
-            provider: None,
-            model: None,
-            base_url: trimmed("base_url").filter(|url| !url.is_empty() && !url.contains("${")),
-            token_key: trimmed("token_key").filter(|text| is_variable(text)),
-            key_header: trimmed("key_header"),
-            headers: headers
-                .filter_map(|entry| read_header(entry).ok())
-                .chain(options.headers)
-                .collect(),
-            format: values
-                .choice("format", &Format::NAMES)
-                .or(values.choice("api_type", &API_TYPES))
-                .or(options.format),
-            temperature: values.number("temperature"),
-            top_p: values.number("top_p"),
-            max_tokens: values.integer("max_tokens"),
-            stop: values.texts("stop"),
-            reasoning: read_reasoning(values, problems),
-            parallel_tool_calls: values.boolean("parallel_tool_calls"),
-            structured_output: values.table("structured_output").and_then(read_output),
-            provider_opts: options.extra,
-            cost: values
-                .table("cost")
-                .and_then(|cost| read_cost(cost, problems)),
-            prices: values.string("prices"),
-            context: values.integer("context").or(options.context),
-            timeouts: values
-                .table("timeouts")
-                .map(read_timeouts)
-                .unwrap_or_default(),
-            retries: values.integer("retries"),
-            fallbacks: None,
-            first_available: None,
-            extends: None,
-            compaction_threshold: None,
-            unset: Vec::new(),
-        }
+        Some(settings)
     }
 
     /// Merges settings: values of `self` win, missing ones come from `beneath`.
@@ -277,106 +239,103 @@ impl fmt::Debug for ModelSettings {
     }
 }
 
-const FORMAT_WORDS: [&str; 6] = words(&Format::NAMES);
+/// The keys of a model that a provider does not have and that `settings.llm` has.
+pub const MODEL_KEYS: &[Parameter] = ModelSettings::PARAMETERS.split_at(3).0;
 
-const MODEL_DOC: &str = "The model's name, as the provider knows it.";
-#[rustfmt::skip]
-const PROVIDER_NAME: Parameter = key("provider", Kind::Text, "The provider: a key of `providers`, or one that is known.");
-#[rustfmt::skip]
-const FALLBACKS: Parameter = key("fallbacks", Kind::Texts, "Models that are asked in this order when this one does not answer.");
+/// The keys that providers and models share.
+pub const PROVIDER_KEYS: &[Parameter] = ModelSettings::PARAMETERS.split_at(5).1;
 
-/// The keys of a model that a provider does not have, all of them optional.
-pub const MODEL_KEYS: &[Parameter] = &[
-    PROVIDER_NAME,
-    key("model", Kind::Text, MODEL_DOC),
-    FALLBACKS,
-];
-
-/// The keys of an entry of `models`.
+/// Keys of models, and then of models and providers, in docker-agent that change nothing here.
 #[rustfmt::skip]
-pub static MODEL: Table = Table::new(
-    "a model",
-    "A model.",
-    &[
-        &[
-            PROVIDER_NAME,
-            key("model", Kind::Text, MODEL_DOC),
-            FALLBACKS,
-            key("first_available", Kind::Texts, "Models of which the first one with a key answers, in place of `model`."),
-            key("compaction_threshold", Kind::NumberIn(0.0, 1.0), "Precedes `compaction_threshold` of agents with this model."),
-        ],
-        PROVIDER_KEYS,
-        MODEL_KEYS_OF_OTHERS,
-        KEYS_OF_OTHERS,
-    ],
-);
-
-/// Keys of models in docker-agent that change nothing here.
-#[rustfmt::skip]
-const MODEL_KEYS_OF_OTHERS: &[Parameter] = &[
+const KEYS_OF_OTHERS: &[Parameter] = &[
     no_effect("bypass_models_gateway", "requests go to the provider directly, or to `base_url`"),
     no_effect("capabilities", "pictures are sent, unless the catalog says that the model takes none; see `strip_unsupported_modalities` of agents"),
     no_effect("routing", "the model of this entry answers every message; give other agents the other models, and name them in `handoffs` or `sub_agents`"),
     no_effect("title_model", "the title of a session is the beginning of its first message"),
     no_effect("compaction_model", "the agent's own model summarizes, which has the conversation in the provider's cache; `compaction: {model: …}` of an agent names another one"),
-];
-
-/// Keys of models and providers in docker-agent that change nothing here.
-#[rustfmt::skip]
-const KEYS_OF_OTHERS: &[Parameter] = &[
     no_effect("track_usage", "usage is always counted"),
     no_effect("task_budget", "`max_tokens` limits an answer, and `budget` of the file a whole chat"),
     no_effect("auth", "requests carry the key in the environment variable that `token_key` names"),
     no_effect("unload_api", "the `unload` hook takes the address as its argument"),
 ];
 
-/// Names of formats in docker-agent.
-const API_TYPES: [(&str, Format); 2] = [
-    ("openai_chatcompletions", Format::Chat),
-    ("openai_responses", Format::Responses),
-];
-const API_TYPE_WORDS: [&str; 2] = words(&API_TYPES);
-
-/// The keys of an entry of `providers`.
+/// The keys of an entry of `providers`, which [`ModelSettings`] reads.
 #[rustfmt::skip]
 pub static PROVIDER: Table = Table::new(
     "a provider",
     "A provider.",
     &[
-        &[
-            key("provider", Kind::Text, "The provider whose address, key and format it has, where it sets none of its own."),
-        ],
+        &[key("provider", Kind::Text, "The provider whose address, key and format it has, where it sets none of its own.")],
         PROVIDER_KEYS,
-        KEYS_OF_OTHERS,
+        KEYS_OF_OTHERS.split_at(5).1,
     ],
 );
 
-/// The keys that providers and models share.
 #[rustfmt::skip]
-pub const PROVIDER_KEYS: &[Parameter] = &[
-    key("base_url", Kind::Custom(&BASE_URL), "The address of the provider; a query (`?api-version=…`) is kept."),
-    key("token_key", Kind::Custom(&TOKEN_KEY), "The environment variable that holds the key."),
-    key("key_header", Kind::Custom(&KEY_HEADER), "The header that carries the key."),
-    key("headers", Kind::Custom(&HEADERS), "Additional headers of every request."),
-    key("format", Kind::Word(&FORMAT_WORDS), "The format of requests: `chat`, `responses`, `messages`, `gemini`, `interactions` or `converse`."),
-    key("api_type", Kind::Word(&API_TYPE_WORDS), "The same as `format`: `openai_chatcompletions` is `chat`, `openai_responses` is `responses`."),
-    key("temperature", Kind::NumberIn(0.0, 10.0), "The sampling temperature."),
-    key("top_p", Kind::NumberIn(0.0, 1.0), "The limit of nucleus sampling."),
-    key("frequency_penalty", Kind::Number, "Reduces the probability of tokens by the number of their occurrences."),
-    key("presence_penalty", Kind::Number, "Reduces the probability of tokens that have occurred."),
-    key("max_tokens", COUNT, "The maximum number of tokens of an answer, reasoning included."),
-    key("stop", Kind::Texts, "Texts at which an answer ends."),
-    key("reasoning_effort", Kind::Text, "The reasoning effort: `minimal`, `low`, `medium`, `high`, …"),
-    key("thinking_budget", Kind::Custom(&THINKING_BUDGET), "The maximum number of thinking tokens, or an effort."),
-    key("parallel_tool_calls", Kind::Boolean, "Allows several tool calls in one answer."),
-    section("structured_output", &STRUCTURED_OUTPUT),
-    key("provider_opts", Kind::Object, "Additional fields of the request, sent unchanged."),
-    section("cost", &COST),
-    key("prices", Kind::Text, "The provider whose prices, limits and cache markers apply, if it is another one."),
-    key("context", COUNT, "The size of the context window in tokens."),
-    key("timeouts", Kind::Table(&TIMEOUTS), "The timeouts of requests."),
-    key("retries", Kind::IntegerIn(0, 10), "The maximum number of retries of a request; 2 by default."),
+const API_TYPE: Parameter = key("api_type", Kind::Word(&words(&API_TYPES)), "The same as `format`: `openai_chatcompletions` is `chat`, `openai_responses` is `responses`.");
+#[rustfmt::skip]
+const FREQUENCY_PENALTY: Parameter = key("frequency_penalty", Kind::Number, "Reduces the probability of tokens by the number of their occurrences.");
+#[rustfmt::skip]
+const PRESENCE_PENALTY: Parameter = key("presence_penalty", Kind::Number, "Reduces the probability of tokens that have occurred.");
+#[rustfmt::skip]
+const THINKING_BUDGET: Parameter = key("thinking_budget", Kind::Custom(&BUDGET), "The maximum number of thinking tokens, or an effort.");
+
+/// Names of formats in docker-agent.
+const API_TYPES: [(&str, Format); 2] = [
+    ("openai_chatcompletions", Format::Chat),
+    ("openai_responses", Format::Responses),
 ];
+
+/// Completes what several keys set.
+fn complete(settings: &mut ModelSettings, values: Values<'_>, problems: &mut Vec<Problem>) {
+    let mut options = docker_options::read(values, read_header, problems);
+    for penalty in [FREQUENCY_PENALTY.name, PRESENCE_PENALTY.name] {
+        if let Some(node) = values.node(penalty) {
+            let extra = &mut options.extra;
+            extra.entry(penalty).or_insert_with(|| node.to_value());
+        }
+    }
+    settings.provider_opts = options.extra;
+    settings.headers.extend(options.headers);
+    let api_type = values.choice(API_TYPE.name, &API_TYPES);
+    settings.format = settings.format.or(api_type).or(options.format);
+    settings.context = settings.context.or(options.context);
+    let Some(budget) = values.node(THINKING_BUDGET.name) else {
+        return;
+    };
+    if settings.reasoning.is_some() {
+        let what = "`reasoning_effort` and `thinking_budget` exclude each other";
+        let problem = Problem::new("bad-value", what).at(&budget.place);
+        problems.push(problem.help("keep one of them"));
+    } else {
+        settings.reasoning = reasoning_of_budget(budget);
+    }
+}
+
+fn trimmed(node: &Node) -> Option<String> {
+    node.as_text().map(|text| text.trim().to_owned())
+}
+
+fn base_url(node: &Node) -> Option<String> {
+    trimmed(node).filter(|url| !url.is_empty() && !url.contains("${"))
+}
+
+fn token_key(node: &Node) -> Option<String> {
+    trimmed(node).filter(|text| is_variable(text))
+}
+
+fn headers(node: &Node) -> Option<Vec<(String, Secret<String>)>> {
+    let headers = node.as_map()?.iter();
+    Some(
+        headers
+            .filter_map(|entry| read_header(entry).ok())
+            .collect(),
+    )
+}
+
+fn effort(node: &Node) -> Option<RequestedReasoning> {
+    Some(RequestedReasoning::Effort(node.as_text()?.to_owned()))
+}
 
 static BASE_URL: Custom = Custom {
     schema: Some(text_schema),
@@ -425,7 +384,7 @@ static HEADERS: Custom = Custom {
     },
 };
 
-static THINKING_BUDGET: Custom = Custom {
+static BUDGET: Custom = Custom {
     schema: Some(
         || json!({ "anyOf": [{ "type": "integer", "minimum": -1 }, { "type": "string" }] }),
     ),
@@ -452,33 +411,6 @@ fn effort_of_budget(text: &str) -> &str {
         _ => text,
     }
 }
-
-const COUNT: Kind = Kind::IntegerIn(1, u64::MAX);
-
-#[rustfmt::skip]
-static STRUCTURED_OUTPUT: Table = Table::new(
-    "`structured_output`",
-    "The answer is JSON that matches a schema.",
-    &[&[
-        key("name", Kind::Text, "The name of the shape.").default(Literal::Text("answer")),
-        required("schema", Kind::Object, "Its JSON Schema."),
-        key("strict", Kind::Boolean, "Requires the provider to enforce the schema.").default(Literal::Boolean(true)),
-    ]],
-);
-
-static COST: Table = Table::new("`cost`", "The prices of tokens.", &PRICE_KEYS);
-
-#[rustfmt::skip]
-static TIMEOUTS: Table = Table::new(
-    "`timeouts`",
-    "The timeouts of requests: durations such as `250ms`, `30s`, `10m`, `1h30m`.",
-    &[&[
-        key("connect", DURATION, "The timeout for establishing a connection; 10 s by default."),
-        key("first_byte", DURATION, "The timeout for the first byte of the answer, including the connection; 10 min by default."),
-        key("idle", DURATION, "The timeout for the next byte; 2 min by default."),
-        key("total", DURATION, "The timeout of one attempt, from connecting to the last byte; none by default."),
-    ]],
-);
 
 fn text_schema() -> Value {
     Kind::Text.schema(false)
@@ -546,56 +478,14 @@ fn read_header(entry: &MapEntry) -> Result<(String, Secret<String>), Problem> {
     Ok((name.clone(), Secret::new(value.to_owned())))
 }
 
-fn read_reasoning(values: Values<'_>, problems: &mut Vec<Problem>) -> Option<RequestedReasoning> {
-    let effort = values.text("reasoning_effort");
-    match (effort, values.node("thinking_budget")) {
-        (Some(effort), None) => Some(RequestedReasoning::Effort(effort.to_owned())),
-        (None, Some(budget)) => match budget.as_text() {
-            // Other runtimes write an effort in this place.
-            Some(effort) => Some(RequestedReasoning::Effort(
-                effort_of_budget(effort).to_owned(),
-            )),
-            None => match budget.as_u64() {
-                Some(0) => Some(RequestedReasoning::Effort("none".to_owned())),
-                budget => budget.map(RequestedReasoning::Budget),
-            },
+fn reasoning_of_budget(budget: &Node) -> Option<RequestedReasoning> {
+    // Other runtimes write an effort in this place.
+    let effort = match budget.as_text() {
+        Some(effort) => effort_of_budget(effort),
+        None => match budget.as_u64()? {
+            0 => "none",
+            budget => return Some(RequestedReasoning::Budget(budget)),
         },
-        (Some(_), Some(budget)) => {
-            let what = "`reasoning_effort` and `thinking_budget` exclude each other";
-            let problem = Problem::new("bad-value", what).at(&budget.place);
-            problems.push(problem.help("keep one of them"));
-            None
-        }
-        (None, None) => None,
-    }
-}
-
-fn read_output(values: Values<'_>) -> Option<OutputFormat> {
-    Some(OutputFormat {
-        name: values.string("name")?,
-        schema: values.node("schema")?.to_value(),
-        strict: values.boolean("strict")?,
-    })
-}
-
-fn read_cost(values: Values<'_>, problems: &mut Vec<Problem>) -> Option<Price> {
-    let is_empty = COST.parameters().all(|it| values.node(it.name).is_none());
-    if is_empty {
-        problems.push(
-            Problem::new("missing-key", "`cost` needs `input` and `output`")
-                .at(&values.mapping().head())
-                .help("write both, in dollars per million tokens; 0 if it costs nothing"),
-        );
-    }
-    Price::read(values, problems)
-}
-
-fn read_timeouts(values: Values<'_>) -> Timeouts {
-    let read = |key| values.duration(key);
-    Timeouts {
-        connect: read("connect"),
-        first_byte: read("first_byte"),
-        idle: read("idle"),
-        total: read("total"),
-    }
+    };
+    Some(RequestedReasoning::Effort(effort.to_owned()))
 }

@@ -5,7 +5,7 @@ mod identity;
 mod keys;
 
 use cachalot_core::Problem;
-use cachalot_core::config::Table;
+use cachalot_core::config::{Settings as _, Table};
 use cachalot_core::tree;
 use cachalot_model::{
     Catalog, ComparisonParameter, Error, ErrorKind, Format, MODEL_KEYS, Model, ModelConfiguration,
@@ -375,7 +375,7 @@ fn settings(yaml: &str) -> ModelSettings {
     let node = tree::parse("agent.yaml", yaml).unwrap();
     let mut problems = Vec::new();
     let values = SETTINGS.read(&node, &mut problems).unwrap();
-    let settings = ModelSettings::read(values, &mut problems);
+    let settings = ModelSettings::from_values(values, &mut problems).unwrap();
     assert_eq!(problems, []);
     settings
 }

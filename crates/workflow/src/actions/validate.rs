@@ -4,6 +4,7 @@ mod schema;
 
 use async_trait::async_trait;
 use cachalot_core::Problem;
+use cachalot_core::config::Settings as _;
 use cachalot_core::tree::Node;
 use serde_json::{Map, Value, json};
 
@@ -12,7 +13,7 @@ use super::truthiness::is_true;
 use crate::template::printed;
 use crate::{Action, Arguments, Failure, Operation, OperationMetadata, Registry, Runtime};
 
-pub(crate) use schema::{SCHEMA as EXTRACTION_SCHEMA, Schema};
+pub(crate) use schema::Schema;
 
 /// The kind of the failure for an item whose fields cannot be read. `retry.loop` records it as a round that
 /// is not valid.
@@ -70,7 +71,7 @@ impl Action for Extraction {
             && schema::is_literal_node(written)
             && written.as_map().is_some()
         {
-            Schema::read(written, &mut problems);
+            let _ = Schema::read(written, &mut problems);
         }
         problems
     }
@@ -141,7 +142,7 @@ fn is_missing(fields: &Map<String, Value>, field: &str) -> bool {
 }
 
 fn check_entity(schema: &Schema, item: &Item<'_>, errors: &mut Vec<Value>) -> Result<(), Failure> {
-    for field in &schema.entity_fields {
+    for field in &schema.entities.required_fields {
         if lacks(item, field)? {
             errors.push(json!({
                 "type": "missing_required_field",
@@ -174,7 +175,7 @@ fn check_relationship(
             "message": message,
         })
     };
-    for field in &schema.relationship_fields {
+    for field in &schema.relationships.required_fields {
         if is_missing(fields, field) {
             let message = format!("Relationship missing required field '{field}'");
             errors.push(missing("missing_required_field", field, message));
@@ -184,24 +185,29 @@ fn check_relationship(
     if (written.is_array() || written.is_object()) && is_true(written) {
         return Err(unreadable(item.given, &item.path("type"), written, "text"));
     }
-    let is_known = schema.types.is_empty() || schema.types.iter().any(|name| written == name);
+    let is_known = schema.relationships.types.is_empty()
+        || schema
+            .relationships
+            .types
+            .iter()
+            .any(|name| written == name);
     if !is_known {
         errors.push(json!({
             "type": "invalid_relationship_type",
             "path": item.path("type"),
             "relationship": fields,
-            "expected": schema.types,
+            "expected": schema.relationships.types,
             "actual": written,
             "message": format!(
                 "Invalid relationship type '{}', expected one of {}",
                 printed(written),
-                printed(&json!(schema.types)),
+                printed(&json!(schema.relationships.types)),
             ),
         }));
     }
     let name = written.as_str().filter(|name| !name.is_empty());
     for field in name
-        .and_then(|name| schema.type_requirements.get(name))
+        .and_then(|name| schema.relationships.type_requirements.get(name))
         .into_iter()
         .flatten()
         .filter(|field| is_missing(fields, field))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cachalot_agent::Team;
-use cachalot_core::{Problem, SourceSpan};
+use cachalot_core::{Problem, SourceSpan, config};
 use cachalot_model::ModelConfiguration;
 use cachalot_model::budget::Budget;
 use serde_json::{Map, Value};
@@ -221,7 +221,7 @@ pub(crate) enum Output {
     Map(Vec<(String, Prepared)>),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, config::Settings)]
 pub(crate) enum ErrorMode {
     Raise,
     Graceful,

@@ -2,6 +2,7 @@
 //! the state where a node leaves them out.
 
 use cachalot_core::Problem;
+use cachalot_core::config::Settings as _;
 use cachalot_core::tree::{self, MapEntry, NodeKind, Section};
 
 use super::calls::names_action;
@@ -41,7 +42,7 @@ pub(super) fn read_sections<'a>(
     }
     let schema = section.node("extraction_schema");
     let schema = schema.filter(|schema| !is_empty(schema))?;
-    Schema::read(schema, problems);
+    let _ = Schema::read(schema, problems);
     schema.as_map().map(|_| schema)
 }
 

@@ -4,15 +4,15 @@ use cachalot_core::config::{
     Custom, Parameter, ParameterKind as Kind, Settings as _, Table, key, no_effect, required,
     unsupported,
 };
-use cachalot_model::BUDGET;
-use cachalot_operation::permissions::PERMISSIONS;
+use cachalot_model::Budget;
+use cachalot_operation::Permissions;
 use cachalot_tools::cached::ToolCacheSettings;
 use serde_json::{Value, json};
 
 use super::config::{CONFIG, HIDDEN, INTERRUPT_BEFORE};
-use super::flow::EDGE;
-use super::settings::SETTINGS;
-use crate::actions::validate::EXTRACTION_SCHEMA;
+use super::flow::EdgeKeys;
+use super::settings::Settings;
+use crate::actions::validate::Schema;
 use crate::codes;
 
 /// The keys of an agent file.
@@ -26,7 +26,7 @@ pub static FILE: Table = Table::new(
             key("description", Kind::Text, "For people."),
             key("version", Kind::Any, "For people."),
             key("variables", Kind::Object, "A mapping of constants: `{{ variables.NAME }}`, and `${NAME}` in the arguments of actions."),
-            key("settings", Kind::Custom(&Custom::shape(|| SETTINGS.schema(true))), "Settings of the run."),
+            key("settings", Kind::Custom(&Custom::shape(|| Settings::TABLE.schema(true))), "Settings of the run."),
             key("state_schema", Kind::Any, "For people: it is not checked."),
             key("config", Kind::Definition("config", &CONFIG), "How other runtimes compile the file."),
             INTERRUPT_BEFORE,
@@ -39,8 +39,8 @@ pub static FILE: Table = Table::new(
             key("models", MODELS, "Models by the names that they have in this file."),
             key("providers", Kind::Custom(&Custom::shape(|| each(&json!({ "$ref": "#/$defs/provider" })))), "Providers of your own, or more about those that are known."),
             key("agents", Kind::Custom(&Custom::shape(|| each(&json!({ "$ref": "#/$defs/agent" })))), "Agents by name."),
-            key("budget", Kind::Custom(&Custom::shape(|| BUDGET.schema(false))), "The maximum that a run may spend on models: `max_cost`, `max_tokens`, `max_time`."),
-            key("permissions", Kind::Custom(&Custom::shape(|| PERMISSIONS.schema(false))), "The tools that agents may call, as rules `TOOL` or `TOOL:ARGUMENT=PATTERN`."),
+            key("budget", Kind::Custom(&Custom::shape(|| Budget::TABLE.schema(false))), "The maximum that a run may spend on models: `max_cost`, `max_tokens`, `max_time`."),
+            key("permissions", Kind::Custom(&Custom::shape(|| Permissions::TABLE.schema(false))), "The tools that agents may call, as rules `TOOL` or `TOOL:ARGUMENT=PATTERN`."),
             key("mcps", Kind::Custom(&Custom::shape(|| each(&json!({ "$ref": "#/$defs/server" })))), "MCP servers by name, whose tools agents may have."),
             key("tools", Kind::Custom(&Custom::shape(|| ToolCacheSettings::TABLE.schema(true))), "The tool result cache of the agents."),
             key("toolsets", Kind::Custom(&Custom::shape(|| each(&json!({ "$ref": "#/$defs/toolset" })))), "Toolsets by name, for `use_toolsets` of agents."),
@@ -55,7 +55,7 @@ const NODES: Kind = Kind::Custom(&Custom::shape(
     || json!({ "type": "array", "minItems": 1, "items": { "$ref": "#/$defs/node" } }),
 ));
 const EDGES: Kind = Kind::Custom(&Custom::shape(
-    || json!({ "type": "array", "items": EDGE.schema(false) }),
+    || json!({ "type": "array", "items": EdgeKeys::TABLE.schema(false) }),
 ));
 const MODELS: Kind = Kind::Custom(&Custom::shape(|| {
     each(&json!({ "anyOf": [{ "type": "string" }, { "$ref": "#/$defs/model" }] }))
@@ -68,7 +68,7 @@ fn each(value: &Value) -> Value {
 
 /// Schema of `extraction_schema`. A file that does not use `validate.extraction` may have any keys.
 fn extraction_schema() -> Value {
-    json!({ "anyOf": [EXTRACTION_SCHEMA.schema(false), { "type": "object" }] })
+    json!({ "anyOf": [Schema::TABLE.schema(false), { "type": "object" }] })
 }
 
 /// Help text for the sections of an action that no node uses.

@@ -7,9 +7,7 @@ mod fan_in;
 
 use std::collections::BTreeSet;
 
-use cachalot_core::config::{
-    Custom, ParameterKind as Kind, Table, Values, key, no_effect, required,
-};
+use cachalot_core::config::{Custom, Parameter, ParameterKind as Kind, Settings, key, no_effect};
 use cachalot_core::tree::{self, MapEntry, NodeKind};
 use cachalot_core::{Problem, SourceSpan};
 use serde_json::json;
@@ -21,43 +19,70 @@ use crate::codes;
 use crate::template::{Condition, TemplateUse};
 use fan_in::FanInGraph;
 
-#[rustfmt::skip]
-pub(super) static EDGE: Table = Table::new(
-    "an edge",
-    "",
-    &[&[
-        required("from", NODE_NAME, "A node, or `__start__`."),
-        required("to", NODE_NAME, "A node, or `__end__`."),
-        key("when", CONDITION, "The condition; beside `condition`, what it must be."),
-        key("condition", Kind::Custom(&Custom::shape(|| json!({ "anyOf": [CONDITION.schema(false), EXPRESSION.schema(false)] }))), "The same as `when`."),
-        key("parallel", Kind::Boolean, "Begins a branch beside others."),
-        key("type", Kind::Custom(&Custom { schema: Some(|| json!({ "enum": ["parallel", "normal"] })), check: check_type }), "`parallel` is the same as `parallel: true`."),
-        key("fan_in", NODE_NAME, "The node where the branches meet."),
-        key("parallel_strategy", Kind::Custom(&Custom { schema: Some(|| json!({ "const": "thread" })), check: check_strategy }), "`thread`, the only strategy."),
-        no_effect("stream_mode", "no data goes from node to node but the state"),
-    ]],
-);
+// An edge as written.
+#[derive(Settings)]
+#[settings(name = "an edge", also = EDGE_KEYS_OF_OTHERS)]
+pub(super) struct EdgeKeys {
+    /// A node, or `__start__`.
+    #[setting(kind = NODE_NAME, required)]
+    from: Option<tree::Node>,
+    /// A node, or `__end__`.
+    #[setting(kind = NODE_NAME, required)]
+    to: Option<tree::Node>,
+    /// The condition; beside `condition`, what it must be.
+    #[setting(kind = CONDITION)]
+    when: Option<tree::Node>,
+    /// The same as `when`.
+    #[setting(kind = CONDITION_OR_MAPPING)]
+    condition: Option<tree::Node>,
+    /// Begins a branch beside others.
+    parallel: Option<bool>,
+    /// `parallel` is the same as `parallel: true`.
+    #[setting(key = "type", kind = EDGE_TYPE)]
+    kind: Option<String>,
+    /// The node where the branches meet.
+    #[setting(kind = NODE_NAME, then = STRATEGY)]
+    fan_in: Option<tree::Node>,
+}
 
-/// A condition as a mapping.
+const CONDITION_OR_MAPPING: Kind = Kind::Custom(&Custom::shape(
+    || json!({ "anyOf": [CONDITION.schema(false), Expression::TABLE.schema(false)] }),
+));
+const EDGE_TYPE: Kind = Kind::Custom(&Custom {
+    schema: Some(|| json!({ "enum": ["parallel", "normal"] })),
+    check: check_type,
+});
 #[rustfmt::skip]
-static EXPRESSION: Table = Table::new(
-    "`condition`",
-    "",
-    &[&[
-        key("type", Kind::Word(&["expression"]), "The kind of condition."),
-        required("value", CONDITION, "The condition."),
-    ]],
-);
+const STRATEGY: Parameter = key("parallel_strategy", Kind::Custom(&Custom { schema: Some(|| json!({ "const": "thread" })), check: check_strategy }), "`thread`, the only strategy.");
 
-#[rustfmt::skip]
-pub(super) static RULE: Table = Table::new(
-    "a rule of `goto`",
-    "",
-    &[&[
-        key("if", CONDITION, "The condition; without one the rule always holds."),
-        required("to", NODE_NAME, "A node, or `__end__`."),
-    ]],
-);
+const EDGE_KEYS_OF_OTHERS: &[Parameter] = &[no_effect(
+    "stream_mode",
+    "no data goes from node to node but the state",
+)];
+
+// A condition as a mapping.
+#[derive(Settings)]
+#[settings(name = "`condition`")]
+struct Expression {
+    /// The kind of condition.
+    #[setting(key = "type", kind = Kind::Word(&["expression"]))]
+    _kind: Option<String>,
+    /// The condition.
+    #[setting(kind = CONDITION)]
+    value: tree::Node,
+}
+
+// A rule of `goto` as written.
+#[derive(Settings)]
+#[settings(name = "a rule of `goto`")]
+pub(super) struct RuleKeys {
+    /// The condition; without one the rule always holds.
+    #[setting(key = "if", kind = CONDITION)]
+    condition: Option<tree::Node>,
+    /// A node, or `__end__`.
+    #[setting(kind = NODE_NAME, required)]
+    to: Option<tree::Node>,
+}
 
 fn check_type(entry: &MapEntry, problems: &mut Vec<Problem>) {
     match entry.value.as_text() {
@@ -204,10 +229,10 @@ impl NodeReader<'_> {
     }
 
     fn rule(&mut self, item: &tree::Node) -> Option<(Rule, SourceSpan)> {
-        let values = RULE.read(item, &mut self.problems)?;
-        let condition = values.node("if");
+        let rule = RuleKeys::read(item, &mut self.problems)?;
+        let condition = rule.condition.as_ref();
         let condition = condition.map(|node| self.condition(node, TemplateUse::RESULT));
-        let to = self.target(values.node("to")?, codes::GOTO_UNDEFINED, "`to`", true)?;
+        let to = self.target(&rule.to?, codes::GOTO_UNDEFINED, "`to`", true)?;
         Some((Rule { condition, to }, item.head()))
     }
 
@@ -222,20 +247,19 @@ impl NodeReader<'_> {
     }
 
     fn edge(&mut self, item: &tree::Node) -> Option<Edge> {
-        let values = EDGE.read(item, &mut self.problems)?;
-        let (from, to) = (values.node("from"), values.node("to"));
-        let is_parallel = values.boolean("parallel");
-        let is_parallel = is_parallel.unwrap_or(values.text("type") == Some("parallel"));
-        let condition = self.edge_condition(values);
-        let fan_in = values
-            .node("fan_in")
-            .and_then(|node| self.node_named(node, codes::FAN_IN_UNDEFINED, "`fan_in`"));
-        let from = from?;
+        let edge = EdgeKeys::read(item, &mut self.problems)?;
+        let condition = self.edge_condition(&edge);
+        let fan_in = edge.fan_in.as_ref();
+        let fan_in =
+            fan_in.and_then(|node| self.node_named(node, codes::FAN_IN_UNDEFINED, "`fan_in`"));
+        let from = edge.from?;
         let from = match from.as_text() {
             Some(START) => None,
-            _ => Some(self.node_named(from, codes::EDGE_UNDEFINED, "`from`")?),
+            _ => Some(self.node_named(&from, codes::EDGE_UNDEFINED, "`from`")?),
         };
-        let to = self.target(to?, codes::EDGE_UNDEFINED, "`to`", true)?;
+        let to = self.target(&edge.to?, codes::EDGE_UNDEFINED, "`to`", true)?;
+        let is_parallel = edge.parallel;
+        let is_parallel = is_parallel.unwrap_or(edge.kind.as_deref() == Some("parallel"));
         Some(Edge {
             from,
             to,
@@ -248,18 +272,18 @@ impl NodeReader<'_> {
 
     /// Reads `when` or `condition`. `condition` can be `{type: expression, value}`; `when: false` beside
     /// it negates it.
-    fn edge_condition(&mut self, edge: Values<'_>) -> Option<Condition> {
-        let when = edge.node("when");
-        let Some(condition) = edge.node("condition") else {
+    fn edge_condition(&mut self, edge: &EdgeKeys) -> Option<Condition> {
+        let when = edge.when.as_ref();
+        let Some(condition) = &edge.condition else {
             return when.map(|when| self.condition(when, TemplateUse::PLAIN));
         };
-        let written = match &condition.kind {
-            NodeKind::Map(_) => EXPRESSION
-                .read(condition, &mut self.problems)?
-                .node("value")?,
-            _ => condition,
+        let condition = match &condition.kind {
+            NodeKind::Map(_) => {
+                let written = Expression::read(condition, &mut self.problems)?;
+                self.condition(&written.value, TemplateUse::PLAIN)
+            }
+            _ => self.condition(condition, TemplateUse::PLAIN),
         };
-        let condition = self.condition(written, TemplateUse::PLAIN);
         match when.map(|when| (when, when.as_boolean())) {
             None | Some((_, Some(true))) => Some(condition),
             Some((_, Some(false))) => Some(condition.negated()),

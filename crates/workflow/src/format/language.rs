@@ -1,5 +1,7 @@
 //! Languages of inline code, and the runners of Python.
 
+use cachalot_core::config::Settings;
+
 /// The language of inline code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Language {
@@ -12,31 +14,15 @@ pub enum Language {
 }
 
 /// The runner of Python code that names no other.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Settings)]
 pub enum PythonRunner {
     /// The user's own interpreter where it can be put in a sandbox, else the embedded one.
     #[default]
     Auto,
-    /// The embedded interpreter.
-    Embedded,
     /// The user's own interpreter.
     Python3,
-}
-
-impl PythonRunner {
-    /// The names of the runners.
-    pub const NAMES: [&str; 3] = ["auto", "python3", "embedded"];
-
-    /// Returns the runner of this name, or `None` if the name is not in [`NAMES`](Self::NAMES).
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        match name {
-            "auto" => Some(Self::Auto),
-            "embedded" => Some(Self::Embedded),
-            "python3" => Some(Self::Python3),
-            _ => None,
-        }
-    }
+    /// The embedded interpreter.
+    Embedded,
 }
 
 /// The choice of the runner of Python outside of the file.

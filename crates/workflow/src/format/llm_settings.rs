@@ -1,8 +1,12 @@
 //! `settings.llm`, the defaults of models, with the keys of the reference implementation.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use cachalot_core::Problem;
-use cachalot_core::config::{Custom, Parameter, ParameterKind as Kind, Table, key, no_effect};
-use cachalot_core::duration::Range;
+use cachalot_core::config::{
+    Custom, ParameterKind as Kind, Settings, Table, Values, key, no_effect,
+};
 use cachalot_core::tree::{MapEntry, Node, NodeKind};
 use cachalot_model::{MODEL_KEYS, PROVIDER_KEYS};
 
@@ -22,7 +26,7 @@ pub(super) static LLM: Table = Table::new(
         PROVIDER_KEYS,
         &[
             key("shell_provider", Kind::Text, "The program that `provider: shell` names."),
-            SHELL_PROVIDERS,
+            key("shell_providers", Kind::Tables(ShellProvider::TABLE), "Programs that answer in place of models (`provider: shell`), by name."),
             key("api_key", Kind::Custom(&Custom { schema: None, check: refuse_key }), ""),
             no_effect("default_model", MODEL),
             no_effect("default_provider", MODEL),
@@ -36,25 +40,38 @@ pub(super) static LLM: Table = Table::new(
     ],
 );
 
-/// `shell_providers`, in `settings` and in `settings.llm`.
-#[rustfmt::skip]
-pub(super) const SHELL_PROVIDERS: Parameter = key("shell_providers", Kind::Tables(&SHELL_PROVIDER), "Programs that answer in place of models (`provider: shell`), by name.");
+/// A program that answers a prompt on stdout.
+#[derive(Debug, Clone, PartialEq, Eq, Settings)]
+#[settings(name = "a shell provider", check = check_input)]
+pub struct ShellProvider {
+    /// The program; the name of the provider by default.
+    pub command: Option<String>,
+    /// Its arguments; `{prompt}` in one stands for the prompt, `{input_file}` for the path of a file with it.
+    pub args: Vec<String>,
+    /// How it gets a prompt that no argument holds.
+    #[setting(kind = Kind::Word(&["pipe", "file"]))]
+    pub stdin_mode: Option<&'static str>,
+    /// The time after which it is killed; `5m` by default.
+    pub timeout: Option<Duration>,
+    /// Environment variables, beside PATH, HOME, LANG, LC_* and TMPDIR.
+    #[setting(kind = Kind::Scalars { null: false })]
+    pub env: BTreeMap<String, String>,
+    /// Read for other runtimes, without effect.
+    // They print the answer while it streams; here `llm.stream` does.
+    pub verbose: Option<bool>,
+}
 
-/// A program that answers prompts.
-#[rustfmt::skip]
-static SHELL_PROVIDER: Table = Table::new(
-    "a shell provider",
-    "A program that answers a prompt on stdout.",
-    &[&[
-        key("command", Kind::Text, "The program; the name of the provider by default."),
-        key("args", Kind::Texts, "Its arguments; `{prompt}` in one stands for the prompt, `{input_file}` for the path of a file with it."),
-        key("stdin_mode", Kind::Word(&["pipe", "file"]), "How it gets a prompt that no argument holds."),
-        key("timeout", Kind::Duration(Range::POSITIVE), "The time after which it is killed; `5m` by default."),
-        key("env", Kind::Scalars { null: false }, "Environment variables, beside PATH, HOME, LANG, LC_* and TMPDIR."),
-        // Other runtimes print the answer while it streams; here `llm.stream` does.
-        key("verbose", Kind::Boolean, "Read for other runtimes, without effect."),
-    ]],
-);
+/// Reports a program that reads its prompt from a file, and has no argument for the path.
+fn check_input(program: &ShellProvider, values: Values<'_>, problems: &mut Vec<Problem>) {
+    if program.stdin_mode == Some("file")
+        && !program.args.iter().any(|it| it.contains("{input_file}"))
+    {
+        let message = "`stdin_mode: file`, and no argument holds the path";
+        let help = "put `{input_file}` where the program takes the path of its input";
+        let problem = Problem::new(codes::BAD_VALUE, message).at(&values.place("stdin_mode"));
+        problems.push(problem.help(help));
+    }
+}
 
 fn refuse_key(entry: &MapEntry, problems: &mut Vec<Problem>) {
     let problem = Problem::new(codes::BAD_VALUE, "a key stands in the file");

@@ -1,11 +1,14 @@
 //! The keys of nodes and steps. Which of them a node may have depends on its work, so that
 //! [`Reader`](super::nodes::Reader) reads them one by one.
 
+use std::time::Duration;
+
 use cachalot_core::config::{
-    Custom, Literal, Parameter, ParameterKind as Kind, Table, key, no_effect, required,
-    unsupported, words,
+    Custom, Parameter, ParameterKind as Kind, Settings, Table, key, no_effect, required,
+    unsupported,
 };
 use cachalot_core::duration::Range;
+use cachalot_core::tree::Node;
 use serde_json::{Value, json};
 
 use super::agent::ErrorMode;
@@ -91,7 +94,7 @@ const WORK: &[Parameter] = &[
     key("output", OUTPUT, "The field that gets the result, or fields with values made of `result`."),
     key("output_key", Kind::Text, "The same as `output`."),
     key("steps", STEPS, "Steps, one after the other."),
-    key("on_error", Kind::Definition("on_error", &ON_ERROR), "The handling of a failure."),
+    key("on_error", Kind::Definition("on_error", OnErrorKeys::TABLE), "The handling of a failure."),
 ];
 
 const TYPE: Kind = Kind::Custom(&Custom::shape(|| json!({ "enum": TYPES })));
@@ -123,52 +126,55 @@ fn code() -> Value {
         schema["properties"]["type"] = json!({ "const": kind });
         schema
     };
-    json!({ "anyOf": [{ "type": "string" }, of(&EXPRESSION, "expression"), of(&LUA, "lua")] })
+    json!({ "anyOf": [{ "type": "string" }, of(ExpressionRun::TABLE, "expression"), of(LuaRun::TABLE, "lua")] })
 }
 
-pub(super) const MODES: [(&str, ErrorMode); 3] = [
-    ("raise", ErrorMode::Raise),
-    ("graceful", ErrorMode::Graceful),
-    ("retry", ErrorMode::Retry),
-];
-const MODE_WORDS: [&str; 3] = words(&MODES);
+/// The handling of a failure.
+#[derive(Debug, Clone, PartialEq, Settings)]
+#[settings(name = "`on_error`")]
+pub struct OnErrorKeys {
+    /// How many times the node is tried again; 3 by default. Giving it means `mode: retry`.
+    #[setting(range = 0..=1_000)]
+    pub(super) max_retries: Option<u32>,
+    /// `raise` (default): the failure ends the run. `graceful`: the run goes on. `retry`: the node is tried again.
+    pub(super) mode: Option<ErrorMode>,
+    /// The pause before the first retry, such as `500ms`; `1s` by default.
+    #[setting(kind = Kind::Duration(Range::ANY))]
+    pub(super) retry_delay: Option<Duration>,
+    /// The factor by which the delay grows with each retry; 2 by default.
+    #[setting(range = 1.0..)]
+    pub(super) backoff_multiplier: Option<f64>,
+    /// The kinds of failure that are tried again.
+    pub(super) retryable_errors: Option<Vec<String>>,
+    /// The node that comes next when all attempts have failed.
+    #[setting(kind = NODE_NAME)]
+    pub(super) fallback: Option<Node>,
+}
 
-/// The keys of `on_error`: the handling of a failure.
-#[rustfmt::skip]
-pub static ON_ERROR: Table = Table::new(
-    "`on_error`",
-    "The handling of a failure.",
-    &[&[
-        key("max_retries", Kind::IntegerIn(0, 1_000), "How many times the node is tried again; 3 by default. Giving it means `mode: retry`."),
-        key("mode", Kind::Word(&MODE_WORDS), "`raise` (default): the failure ends the run. `graceful`: the run goes on. `retry`: the node is tried again."),
-        key("retry_delay", Kind::Duration(Range::ANY), "The pause before the first retry, such as `500ms`; `1s` by default."),
-        key("backoff_multiplier", Kind::NumberIn(1.0, f64::INFINITY), "The factor by which the delay grows with each retry; 2 by default."),
-        key("retryable_errors", Kind::Texts, "The kinds of failure that are tried again."),
-        key("fallback", NODE_NAME, "The node that comes next when all attempts have failed."),
-    ]],
-);
+// The value of one Python expression, in place of a block.
+#[derive(Settings)]
+#[settings(name = "`run`")]
+pub(super) struct ExpressionRun {
+    #[setting(key = "type")]
+    _kind: String,
+    /// A Python expression.
+    #[setting(kind = Kind::Text)]
+    pub(super) value: Node,
+    /// The field that gets its value.
+    #[setting(default = "result")]
+    pub(super) output_key: Option<String>,
+}
 
-/// The value of one Python expression, in place of a block.
-#[rustfmt::skip]
-pub(super) static EXPRESSION: Table = Table::new(
-    "`run`",
-    "",
-    &[&[
-        required("type", Kind::Text, ""),
-        required("value", Kind::Text, "A Python expression."),
-        key("output_key", Kind::Text, "The field that gets its value.").default(Literal::Text("result")),
-    ]],
-);
-
-/// A block of Lua, in place of a block of Python.
-pub(super) static LUA: Table = Table::new(
-    "`run`",
-    "",
-    &[&[
-        required("type", Kind::Text, ""),
-        required("code", Kind::Text, "A block of Lua."),
-    ]],
-);
+// A block of Lua, in place of a block of Python.
+#[derive(Settings)]
+#[settings(name = "`run`")]
+pub(super) struct LuaRun {
+    #[setting(key = "type")]
+    _kind: String,
+    /// A block of Lua.
+    #[setting(kind = Kind::Text)]
+    pub(super) code: Node,
+}
 
 /// Keys of other runtimes, and keys that were not read because the work of the node has no use for them.
 #[rustfmt::skip]

@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 
 use cachalot_core::Problem;
+use cachalot_core::config::Settings as _;
 use cachalot_core::tree::{self, NodeKind, Section};
 use serde_json::{Map, Value};
 
 use super::agent::{Approval, ErrorMode, InlineCode, Node, OnError, Output, Target, Work};
 use super::language::PythonRunner;
-use super::node_keys::{self, MODES, ON_ERROR, WORK_KEYS};
+use super::node_keys::{self, OnErrorKeys, WORK_KEYS};
 use super::outer_file::OuterFile;
 use super::{LoadContext, MAX_SUGGESTIONS, interrupts, undefined_node};
 use crate::template::{Condition, Prepared, TemplateUse, Templates};
@@ -171,15 +172,14 @@ impl NodeReader<'_> {
         let Some(node) = section.present("on_error") else {
             return default;
         };
-        let Some(values) = ON_ERROR.read(node, &mut self.problems) else {
+        let Some(keys) = OnErrorKeys::read(node, &mut self.problems) else {
             return default;
         };
-        let retries = values.integer("max_retries");
-        let usual = match retries {
+        let usual = match keys.max_retries {
             Some(_) => ErrorMode::Retry,
             None => default.mode,
         };
-        let fallback = match (level, values.node("fallback")) {
+        let fallback = match (level, &keys.fallback) {
             (_, None) => None,
             (NodeLevel::Node, Some(node)) => {
                 match self.target(node, codes::FALLBACK_UNDEFINED, "`fallback`", false) {
@@ -197,13 +197,11 @@ impl NodeReader<'_> {
             }
         };
         OnError {
-            mode: values.choice("mode", &MODES).unwrap_or(usual),
-            max_retries: retries.unwrap_or(default.max_retries),
-            delay: values.duration("retry_delay").unwrap_or(default.delay),
-            multiplier: values
-                .number("backoff_multiplier")
-                .unwrap_or(default.multiplier),
-            retryable: values.texts("retryable_errors"),
+            mode: keys.mode.unwrap_or(usual),
+            max_retries: keys.max_retries.unwrap_or(default.max_retries),
+            delay: keys.retry_delay.unwrap_or(default.delay),
+            multiplier: keys.backoff_multiplier.unwrap_or(default.multiplier),
+            retryable: keys.retryable_errors,
             fallback,
         }
     }

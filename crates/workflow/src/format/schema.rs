@@ -3,16 +3,16 @@
 //! actions' own checks.
 
 use cachalot_agent::definition::AGENT;
-use cachalot_core::config::{Table, arguments_schema};
+use cachalot_core::config::{Settings as _, Table, arguments_schema};
 use cachalot_mcp::settings::{SERVER, toolset_schema};
-use cachalot_model::{MODEL, PROVIDER};
+use cachalot_model::{ModelSettings, PROVIDER};
 use serde_json::{Map, Value, json};
 
 use super::config::CONFIG;
 use super::file_keys::FILE;
-use super::flow::RULE;
+use super::flow::RuleKeys;
 use super::llm_settings::LLM;
-use super::node_keys::{NODE, ON_ERROR, STEP};
+use super::node_keys::{NODE, OnErrorKeys, STEP};
 use crate::{OperationMetadata, Registry};
 
 /// Returns the JSON Schema (2020-12) of agent files that may use the actions of `registry`.
@@ -34,8 +34,8 @@ fn definitions(registry: &Registry) -> Value {
     let tables = [
         ("node", node(&NODE, &actions)),
         ("step", node(&STEP, &actions)),
-        ("rule", RULE.schema(false)),
-        ("on_error", ON_ERROR.schema(false)),
+        ("rule", RuleKeys::TABLE.schema(false)),
+        ("on_error", OnErrorKeys::TABLE.schema(false)),
         ("config", CONFIG.schema(false)),
         ("model", model()),
         ("llm_settings", LLM.schema(true)),
@@ -57,7 +57,7 @@ fn definitions(registry: &Registry) -> Value {
 
 /// Schema of a model: it has a name, or candidates.
 fn model() -> Value {
-    let mut model = MODEL.schema(true);
+    let mut model = ModelSettings::TABLE.schema(true);
     model["anyOf"] = json!([{ "required": ["model"] }, { "required": ["first_available"] }]);
     model
 }

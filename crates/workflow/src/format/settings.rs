@@ -4,96 +4,254 @@ use std::time::Duration;
 
 use cachalot_cache::LedgerLimits;
 use cachalot_core::config::{
-    Custom, Parameter, ParameterKind as Kind, Table, Values, key, no_effect, section, unsupported,
+    self, Custom, Named, Parameter, ParameterKind as Kind, Settings as _, Table, Values, key,
+    no_effect, unsupported,
 };
 use cachalot_core::duration::Range;
 use cachalot_core::text::word_list;
 use cachalot_core::tree::{MapEntry, Node};
-use cachalot_core::{Problem, SourceSpan};
+use cachalot_core::{Problem, Secret, SourceSpan};
 use cachalot_model::{AGE, ModelSettings};
 use cachalot_storage::AllowedHosts;
 use serde_json::{Value, json};
 
 use super::calls::{names_action, text_search};
 use super::language::PythonRunner;
-use super::llm_settings::{LLM, SHELL_PROVIDERS};
+use super::llm_settings::{LLM, ShellProvider};
 use crate::actions::WAITING;
 use crate::codes;
 
-/// The settings of an agent file.
-#[derive(Debug, Clone, Default, PartialEq)]
+/// Settings; `${NAME}` and `${NAME:-default}` stand for environment variables.
+#[derive(Debug, Clone, Default, PartialEq, config::Settings)]
+#[settings(name = "`settings`", also = OF_OTHERS, check = complete)]
 pub struct Settings {
     /// All settings as a plain value, for the run.
+    #[setting(skip)]
     pub value: Value,
-    /// `name`: the agent's name in cache handles, if it differs from the file's `name`.
+    /// The agent's name in cache keys, if it is not the file's `name`.
+    #[setting(then = LTM_SECTION, then = LTM_PATH)]
     pub name: Option<String>,
     /// `ltm`.
+    #[setting(skip)]
     pub memory: MemorySettings,
-    /// `cache`.
+    /// Limits of the cache.
+    #[setting(default)]
     pub cache: CacheSettings,
-    /// `ledger`: retention of individual calls in the ledger.
-    pub ledger: LedgerLimits,
-    /// `python`: limits of inline code in the embedded Python interpreter, and the runner.
-    pub python: ScriptSettings,
-    /// `lua`: limits of inline code in Lua.
-    pub lua: ScriptSettings,
-    /// `python3`: limits of inline code in the user's own interpreter.
-    pub python3: ScriptSettings,
-    /// `llm`: defaults of every model.
+    /// Retention of individual calls in the ledger.
+    #[setting(default)]
+    pub ledger: LedgerSettings,
+    /// The runner of inline code in Python, and its limits.
+    #[setting(default)]
+    pub python: PythonSettings,
+    /// Limits of inline code in Lua.
+    #[setting(default)]
+    pub lua: ScriptLimits,
+    /// The user's own Python interpreter, and its limit.
+    #[setting(default)]
+    pub python3: Python3Settings,
+    /// Concurrent branches.
+    #[setting(default)]
+    pub parallel: ParallelSettings,
+    /// The default model, and defaults of all models.
+    #[setting(kind = Kind::Definition("llm_settings", &LLM), default)]
     pub llm: ModelSettings,
-    /// `parallel.max_workers`: the maximum number of concurrent branches for nodes that set no limit.
-    pub max_workers: Option<usize>,
+    /// Programs that answer in place of models (`provider: shell`), by name.
+    pub shell_providers: Vec<Named<ShellProvider>>,
+    /// Web search.
+    pub web: Option<WebSettings>,
+    /// Requests of actions.
+    pub http: Option<HttpSettings>,
+    /// LlamaCloud.
+    pub llamaextract: Option<LlamaExtractSettings>,
 }
 
-/// `settings.ltm`: the store of long-term memory.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// The store of long-term memory and of the cache.
+#[derive(Debug, Clone, Default, PartialEq, Eq, config::Settings)]
+#[settings(name = "`settings.ltm`", also = LTM_OF_OTHERS)]
 pub struct MemorySettings {
-    /// `backend`: the store backend.
+    /// The kind of memory: `sqlite` (default), `postgres`, `redis`, `turso`, `blob-sqlite` (a SQLite database in a
+    /// bucket), `firestore`, `duckdb` (in a build with it), or `in-process`, which is gone at the end of the run.
     pub backend: Option<String>,
-    /// `path`, `url`, or their other names, as written.
+    /// The file of the memory, relative to the directory in which `cachalot` runs.
+    ///
+    /// Or what its other names contain, as written.
+    #[setting(then = LTM_PATH, then = URL, then = LTM_URL, then = LTM_BLOB_URI, then = AUTH_TOKEN)]
     pub path: Option<String>,
     /// The place of the backend in the file, or else of the path.
+    #[setting(skip)]
     pub place: Option<SourceSpan>,
-    /// `staleness`: for how long an entry may be served after another process changed it.
+    /// For how long a cached answer may be served after another machine has changed or erased it, such as `2s`; 0 by
+    /// default: every hit asks the server. For Postgres and a single Redis server.
+    #[setting(kind = Kind::Duration(STALENESS), default)]
     pub staleness: Duration,
-    /// `durable`: a Redis server has all acknowledged writes when it starts again.
+    /// Says that a Redis server loses nothing when it starts again, so that cached answers survive that; its settings
+    /// are checked. False by default.
     pub durable: bool,
-    /// `local`: keeps copies of cached answers on this machine for times when the server does not answer.
+    /// Keeps copies of cached answers on this machine: they answer while the server does not, within their time to
+    /// live; answers of that time are sent later. For stores on a server; false by default.
     pub local: bool,
-    /// `digest_key_file`: the file of the key under which secrets are digested.
+    /// The file of the key under which secrets are digested before they enter a cache key, relative to the directory in
+    /// which `cachalot` runs. Machines that share a store share calls with secrets only if they have the same key.
+    /// `CACHALOT_DIGEST_KEY_FILE` wins over it.
     pub digest_key_file: Option<String>,
     /// The place of a step that searches long-term memory by text, which not every backend can.
+    #[setting(skip)]
     pub text_search: Option<SourceSpan>,
 }
 
-/// `settings.cache`: limits of the cache.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// Limits of the cache.
+#[derive(Debug, Clone, Default, PartialEq, Eq, config::Settings)]
+#[settings(name = "`settings.cache`", check = complete_cache)]
 pub struct CacheSettings {
-    /// `max_bytes`: the maximum total size of all entries.
+    /// The maximum bytes of all cached entries together; 1 GiB by default. The least recently used are evicted first.
     pub max_bytes: Option<u64>,
-    /// `max_entries`: the maximum number of entries.
+    /// The maximum number of cached entries; 1,000,000 by default.
     pub max_entries: Option<u64>,
-    /// `front_bytes`: the maximum size of entries in the in-process front of the cache.
+    /// The bytes of entries, with their decoded forms, that the process keeps in memory; 64 MiB by default.
     pub front_bytes: Option<u64>,
-    /// `patience`, or `patience_ms`: the maximum time that a call waits for a slow store before it runs uncached.
+    /// How long a call waits for a slow memory before it runs uncached; `250ms` by default.
+    #[setting(kind = Kind::Duration(WAITING), then = PATIENCE_MS)]
     pub patience: Option<Duration>,
-    /// `store_timeout`, or `store_timeout_ms`: the timeout for storing a result.
+    /// The maximum time for storing an answer, apart from the lookup; `5s` by default.
+    #[setting(kind = Kind::Duration(WAITING), then = STORE_TIMEOUT_MS)]
     pub store_timeout: Option<Duration>,
 }
 
-/// `settings.python`, `settings.python3` or `settings.lua`: limits of inline code.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ScriptSettings {
-    /// `time_limit`, in seconds.
-    pub time_limit: Option<Duration>,
-    /// `memory_limit`, in bytes (`python` and `lua`).
-    pub memory_limit: Option<u64>,
-    /// `command`: the interpreter (`python3` only).
-    pub command: Option<String>,
-    /// `runner`: the runner of the file's Python blocks without `language` (`python` only).
+const PATIENCE_MS: Parameter = key("patience_ms", MILLISECONDS, "`patience` in milliseconds.");
+const STORE_TIMEOUT_MS: Parameter = key(
+    "store_timeout_ms",
+    MILLISECONDS,
+    "`store_timeout` in milliseconds.",
+);
+
+/// [`WAITING`] in milliseconds.
+const MILLISECONDS: Kind = Kind::IntegerIn(1, 3_600_000);
+
+/// Retention of individual calls in the ledger.
+#[derive(Debug, Clone, Default, PartialEq, Eq, config::Settings)]
+#[settings(name = "`settings.ledger`")]
+pub struct LedgerSettings {
+    /// How old a call in the ledger may be, such as `90d` or `12h`; any age by default. It needs a unit.
+    #[setting(kind = Kind::Duration(AGE))]
+    max_age: Option<Duration>,
+    /// How many bytes of data the ledger may hold, at least 1,048,576; 256 MiB by default. The oldest calls are deleted
+    /// first.
+    #[setting(range = MIN_LEDGER_BYTES..)]
+    max_bytes: Option<u64>,
+    /// How many hits the ledger keeps one by one, and as many calls of each other kind that paid nothing; 1,000 by
+    /// default.
+    max_hits: Option<u64>,
+}
+
+/// The minimum of `max_bytes` of the ledger. Below it, totals alone could leave no room for a payment.
+const MIN_LEDGER_BYTES: u64 = 1 << 20;
+
+impl LedgerSettings {
+    /// Returns the limits, with the defaults of those that are not set.
+    #[must_use]
+    pub fn limits(&self) -> LedgerLimits {
+        let default = LedgerLimits::default();
+        LedgerLimits {
+            age: self.max_age.or(default.age),
+            bytes: self.max_bytes.unwrap_or(default.bytes),
+            unpaid: self.max_hits.unwrap_or(default.unpaid),
+        }
+    }
+}
+
+/// The runner of inline code in Python, and its limits.
+#[derive(Debug, Clone, Default, PartialEq, Eq, config::Settings)]
+#[settings(name = "`settings.python`")]
+pub struct PythonSettings {
+    /// The limits of a block.
+    #[setting(flatten)]
+    pub limits: ScriptLimits,
+    /// The runner of Python blocks without `language`: `auto` (default), `python3`, your own Python, or `embedded`.
     pub runner: Option<PythonRunner>,
-    /// `network`: true if Python blocks need the network (`python` only).
+    /// True if blocks need the network: the run then asks for `--sandbox-network`; false by default.
     pub network: bool,
+}
+
+/// Limits of inline code in Lua.
+///
+/// And those of inline code in Python.
+#[derive(Debug, Clone, Default, PartialEq, Eq, config::Settings)]
+#[settings(name = "`settings.lua`")]
+pub struct ScriptLimits {
+    /// How long a block may take; `30s` by default.
+    pub time_limit: Option<Duration>,
+    /// Bytes that a block may use; 512 MiB by default.
+    #[setting(range = 1..)]
+    pub memory_limit: Option<u64>,
+}
+
+/// The user's own Python interpreter, and its limit.
+///
+/// Its memory is not limited.
+#[derive(Debug, Clone, Default, PartialEq, Eq, config::Settings)]
+#[settings(name = "`settings.python3`")]
+pub struct Python3Settings {
+    /// How long a block may take; `30s` by default.
+    pub time_limit: Option<Duration>,
+    /// The Python that runs blocks of `python3`; `python3` by default.
+    pub command: Option<String>,
+}
+
+/// Concurrent branches.
+#[derive(Debug, Clone, Default, PartialEq, Eq, config::Settings)]
+#[settings(name = "`settings.parallel`", also = PARALLEL_OF_OTHERS)]
+pub struct ParallelSettings {
+    /// How many branches run at a time where a node does not set it; 16 by default.
+    #[setting(range = 1..=10_000, then = STRATEGY)]
+    pub max_workers: Option<usize>,
+}
+
+/// Web search.
+///
+/// Actions read this section and the next ones from [`Settings::value`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, config::Settings)]
+#[settings(name = "`settings.web`")]
+pub struct WebSettings {
+    /// The SearXNG instance.
+    pub search: Option<WebSearchSettings>,
+}
+
+/// The SearXNG instance.
+#[derive(Debug, Clone, Default, PartialEq, Eq, config::Settings)]
+#[settings(name = "`settings.web.search`")]
+pub struct WebSearchSettings {
+    /// The SearXNG instance of `web.search`.
+    pub base_url: Option<String>,
+}
+
+/// Requests of actions.
+#[derive(Debug, Clone, Default, PartialEq, Eq, config::Settings)]
+#[settings(name = "`settings.http`")]
+pub struct HttpSettings {
+    /// The only hosts that actions request, redirects included: names (`*.example.com` for those below one),
+    /// addresses, networks.
+    #[setting(kind = Kind::Custom(&Custom { schema: Some(|| Kind::Texts.schema(false)), check: check_hosts }))]
+    pub allowed_hosts: Option<Vec<String>>,
+}
+
+/// LlamaCloud.
+#[derive(Debug, Clone, Default, PartialEq, Eq, config::Settings)]
+#[settings(name = "`settings.llamaextract`")]
+pub struct LlamaExtractSettings {
+    /// The address of LlamaCloud.
+    pub base_url: Option<String>,
+    /// Its key.
+    pub api_key: Option<Secret<String>>,
+}
+
+// The keys of `settings` in a file that contains only agents; `http` is for actions that are tools.
+#[derive(config::Settings)]
+#[settings(name = "`settings`")]
+struct TeamSettings {
+    #[setting(default)]
+    ledger: LedgerSettings,
+    #[setting(key = "http")]
+    _http: Option<HttpSettings>,
 }
 
 /// Help text that names the place where this runtime reports a run.
@@ -105,185 +263,48 @@ const ACTIONS_HELP: &str = "it is for actions that this runtime does not have";
 /// Help text for what says how branches run.
 const ONE_WAY: &str = "branches run at the same time in one process";
 
-/// The minimum of `max_bytes` of the ledger. Below it, totals alone could leave no room for a payment.
-const MIN_LEDGER_BYTES: u64 = 1 << 20;
-
-/// Any amount of bytes or entries.
-const AMOUNT: Kind = Kind::IntegerIn(0, u64::MAX);
-
-/// [`WAITING`] in milliseconds.
-const MILLISECONDS: Kind = Kind::IntegerIn(1, 3_600_000);
-
-/// The keys of `settings`. Environment variables have been expanded before they are read.
 #[rustfmt::skip]
-pub static SETTINGS: Table = Table::new(
-    "`settings`",
-    "Settings; `${NAME}` and `${NAME:-default}` stand for environment variables.",
-    &[
-        &[
-            key("name", Kind::Text, "The agent's name in cache keys, if it is not the file's `name`."),
-            key("ltm", Kind::Deferred(&LTM), "The store of long-term memory and of the cache."),
-            key("ltm_path", Kind::Text, "The same as `settings.ltm.path`."),
-            section("cache", &CACHE),
-        ],
-        LEDGER_KEY,
-        &[
-            section("python", &PYTHON),
-            section("lua", &LUA),
-            section("python3", &PYTHON3),
-            section("parallel", &PARALLEL),
-            key("llm", Kind::Definition("llm_settings", &LLM), "The default model, and defaults of all models."),
-            SHELL_PROVIDERS,
-            section("web", &WEB),
-            section("http", &HTTP),
-            section("llamaextract", &LLAMAEXTRACT),
-        ],
-        OF_OTHERS,
-    ],
-);
-
-/// The keys of `settings` in a file that contains only agents.
-static TEAM_SETTINGS: Table = Table::new("`settings`", "", &[LEDGER_KEY, HTTP_KEY]);
-
+const LTM_SECTION: Parameter = key("ltm", Kind::Deferred(MemorySettings::TABLE), "The store of long-term memory and of the cache.");
 #[rustfmt::skip]
-const HTTP_KEY: &[Parameter] = &[section("http", &HTTP)];
-
+const LTM_PATH: Parameter = key("ltm_path", Kind::Text, "The same as `settings.ltm.path`.");
 #[rustfmt::skip]
-const LEDGER_KEY: &[Parameter] = &[section("ledger", &LEDGER)];
-
+const URL: Parameter = key("url", Kind::Text, "The database of the memory on a server: `postgres://USER@HOST/DATABASE`, `redis://HOST/NUMBER`, `libsql://HOST`, `s3://BUCKET/NAME.db`, or `firestore://PROJECT/COLLECTION`.");
 #[rustfmt::skip]
-const LTM_KEYS: &[Parameter] = &[
-    key("backend", Kind::Text, "The kind of memory: `sqlite` (default), `postgres`, `redis`, `turso`, `blob-sqlite` (a SQLite database in a bucket), `firestore`, `duckdb` (in a build with it), or `in-process`, which is gone at the end of the run."),
-    key("path", Kind::Text, "The file of the memory, relative to the directory in which `cachalot` runs."),
-    key("ltm_path", Kind::Text, "The same as `settings.ltm.path`."),
-    key("url", Kind::Text, "The database of the memory on a server: `postgres://USER@HOST/DATABASE`, `redis://HOST/NUMBER`, `libsql://HOST`, `s3://BUCKET/NAME.db`, or `firestore://PROJECT/COLLECTION`."),
-    key("ltm_url", Kind::Text, "The same as `settings.ltm.url`."),
-    key("ltm_blob_uri", Kind::Text, "The same as `settings.ltm.url`."),
-    key("ltm_auth_token", Kind::Text, "The token for a Turso database; written as `${VARIABLE}`."),
-    key("staleness", Kind::Duration(STALENESS), "For how long a cached answer may be served after another machine has changed or erased it, such as `2s`; 0 by default: every hit asks the server. For Postgres and a single Redis server."),
-    key("durable", Kind::Boolean, "Says that a Redis server loses nothing when it starts again, so that cached answers survive that; its settings are checked. False by default."),
-    key("local", Kind::Boolean, "Keeps copies of cached answers on this machine: they answer while the server does not, within their time to live; answers of that time are sent later. For stores on a server; false by default."),
-    key("digest_key_file", Kind::Text, "The file of the key under which secrets are digested before they enter a cache key, relative to the directory in which `cachalot` runs. Machines that share a store share calls with secrets only if they have the same key. `CACHALOT_DIGEST_KEY_FILE` wins over it."),
-    no_effect("ltm_collection", "write the collection in `url: firestore://PROJECT/COLLECTION`"),
-    no_effect("ltm_lock_backend", "writes to a bucket are conditional, and need no lock"),
-    no_effect("ltm_lock_ttl", "writes to a bucket are conditional, and need no lock"),
+const LTM_URL: Parameter = key("ltm_url", Kind::Text, "The same as `settings.ltm.url`.");
+#[rustfmt::skip]
+const LTM_BLOB_URI: Parameter = key("ltm_blob_uri", Kind::Text, "The same as `settings.ltm.url`.");
+#[rustfmt::skip]
+const AUTH_TOKEN: Parameter = key("ltm_auth_token", Kind::Text, "The token for a Turso database; written as `${VARIABLE}`.");
+
+const LTM_OF_OTHERS: &[Parameter] = &[
+    no_effect(
+        "ltm_collection",
+        "write the collection in `url: firestore://PROJECT/COLLECTION`",
+    ),
+    no_effect("ltm_lock_backend", NO_LOCK),
+    no_effect("ltm_lock_ttl", NO_LOCK),
 ];
+
+const NO_LOCK: &str = "writes to a bucket are conditional, and need no lock";
 
 /// The values of `staleness`.
 const STALENESS: Range = Range::ANY.at_most(Duration::from_secs(3_600));
 
-static LTM: Table = Table::new(
-    "`settings.ltm`",
-    "The store of long-term memory and of the cache.",
-    &[LTM_KEYS],
-);
-
 /// `ltm` with a backend of another runtime, which reads further keys.
-static LTM_OF_OTHERS: Table = Table::new("`settings.ltm`", "", &[LTM_KEYS]).open();
+static LTM_OF_OTHER_BACKENDS: Table = Table::new(
+    "`settings.ltm`",
+    "",
+    &[MemorySettings::PARAMETERS, LTM_OF_OTHERS],
+)
+.open();
 
 #[rustfmt::skip]
-static CACHE: Table = Table::new(
-    "`settings.cache`",
-    "Limits of the cache.",
-    &[&[
-        key("max_bytes", AMOUNT, "The maximum bytes of all cached entries together; 1 GiB by default. The least recently used are evicted first."),
-        key("max_entries", AMOUNT, "The maximum number of cached entries; 1,000,000 by default."),
-        key("front_bytes", AMOUNT, "The bytes of entries, with their decoded forms, that the process keeps in memory; 64 MiB by default."),
-        key("patience", Kind::Duration(WAITING), "How long a call waits for a slow memory before it runs uncached; `250ms` by default."),
-        key("patience_ms", MILLISECONDS, "`patience` in milliseconds."),
-        key("store_timeout", Kind::Duration(WAITING), "The maximum time for storing an answer, apart from the lookup; `5s` by default."),
-        key("store_timeout_ms", MILLISECONDS, "`store_timeout` in milliseconds."),
-    ]],
-);
+const STRATEGY: Parameter = key("strategy", Kind::Custom(&Custom { schema: Some(|| json!({ "const": "thread" })), check: check_strategy }), "`thread`, the only strategy.");
 
-#[rustfmt::skip]
-static LEDGER: Table = Table::new(
-    "`settings.ledger`",
-    "Retention of individual calls in the ledger.",
-    &[&[
-        key("max_age", Kind::Duration(AGE), "How old a call in the ledger may be, such as `90d` or `12h`; any age by default. It needs a unit."),
-        key("max_bytes", Kind::IntegerIn(MIN_LEDGER_BYTES, u64::MAX), "How many bytes of data the ledger may hold, at least 1,048,576; 256 MiB by default. The oldest calls are deleted first."),
-        key("max_hits", AMOUNT, "How many hits the ledger keeps one by one, and as many calls of each other kind that paid nothing; 1,000 by default."),
-    ]],
-);
-
-#[rustfmt::skip]
-const TIME_LIMIT: Parameter = key("time_limit", Kind::Duration(Range::POSITIVE), "How long a block may take; `30s` by default.");
-#[rustfmt::skip]
-const MEMORY_LIMIT: Parameter = key("memory_limit", Kind::IntegerIn(1, u64::MAX), "Bytes that a block may use; 512 MiB by default.");
-
-#[rustfmt::skip]
-static PYTHON: Table = Table::new(
-    "`settings.python`",
-    "The runner of inline code in Python, and its limits.",
-    &[&[
-        TIME_LIMIT,
-        MEMORY_LIMIT,
-        key("runner", Kind::Word(&PythonRunner::NAMES), "The runner of Python blocks without `language`: `auto` (default), `python3`, your own Python, or `embedded`."),
-        key("network", Kind::Boolean, "True if blocks need the network: the run then asks for `--sandbox-network`; false by default."),
-    ]],
-);
-
-static LUA: Table = Table::new(
-    "`settings.lua`",
-    "Limits of inline code in Lua.",
-    &[&[TIME_LIMIT, MEMORY_LIMIT]],
-);
-
-/// The memory of the user's own interpreter is not limited.
-#[rustfmt::skip]
-static PYTHON3: Table = Table::new(
-    "`settings.python3`",
-    "The user's own Python interpreter, and its limit.",
-    &[&[
-        TIME_LIMIT,
-        key("command", Kind::Text, "The Python that runs blocks of `python3`; `python3` by default."),
-    ]],
-);
-
-#[rustfmt::skip]
-static PARALLEL: Table = Table::new(
-    "`settings.parallel`",
-    "Concurrent branches.",
-    &[&[
-        key("max_workers", Kind::IntegerIn(1, 10_000), "How many branches run at a time where a node does not set it; 16 by default."),
-        key("strategy", Kind::Custom(&Custom { schema: Some(|| json!({ "const": "thread" })), check: check_strategy }), "`thread`, the only strategy."),
-        no_effect("streams", "no data goes from node to node but the state"),
-        no_effect("remote", ONE_WAY),
-    ]],
-);
-
-#[rustfmt::skip]
-static WEB: Table = Table::new(
-    "`settings.web`",
-    "Web search.",
-    &[&[section("search", &WEB_SEARCH)]],
-);
-
-#[rustfmt::skip]
-static WEB_SEARCH: Table = Table::new(
-    "`settings.web.search`",
-    "The SearXNG instance.",
-    &[&[key("base_url", Kind::Text, "The SearXNG instance of `web.search`.")]],
-);
-
-#[rustfmt::skip]
-static HTTP: Table = Table::new(
-    "`settings.http`",
-    "Requests of actions.",
-    &[&[
-        key("allowed_hosts", Kind::Custom(&Custom { schema: Some(|| Kind::Texts.schema(false)), check: check_hosts }), "The only hosts that actions request, redirects included: names (`*.example.com` for those below one), addresses, networks."),
-    ]],
-);
-
-static LLAMAEXTRACT: Table = Table::new(
-    "`settings.llamaextract`",
-    "LlamaCloud.",
-    &[&[
-        key("base_url", Kind::Text, "The address of LlamaCloud."),
-        key("api_key", Kind::Text, "Its key."),
-    ]],
-);
+const PARALLEL_OF_OTHERS: &[Parameter] = &[
+    no_effect("streams", "no data goes from node to node but the state"),
+    no_effect("remote", ONE_WAY),
+];
 
 /// Keys of `settings` that other runtimes support, and this one refuses or ignores.
 #[rustfmt::skip]
@@ -322,53 +343,16 @@ const OF_OTHERS: &[Parameter] = &[
 
 /// Reads the settings. Environment variables have already been expanded.
 pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Settings {
-    let Some(values) = SETTINGS.read(node, problems) else {
-        return Settings::default();
-    };
-    let [python, lua, python3, parallel] =
-        ["python", "lua", "python3", "parallel"].map(|key| values.table(key));
-    let limits = |values: Option<Values<'_>>| ScriptSettings {
-        time_limit: values.and_then(|values| values.duration("time_limit")),
-        ..ScriptSettings::default()
-    };
-    let memory_limit =
-        |values: Option<Values<'_>>| values.and_then(|values| values.integer("memory_limit"));
-    let runner = python.and_then(|python| python.text("runner"));
-    check_shell_providers(values, problems);
-    Settings {
-        value: node.to_value(),
-        name: values.string("name"),
-        memory: memory(values, problems),
-        cache: values
-            .table("cache")
-            .map(|values| cache(values, problems))
-            .unwrap_or_default(),
-        ledger: ledger(values),
-        python: ScriptSettings {
-            memory_limit: memory_limit(python),
-            runner: runner.and_then(PythonRunner::from_name),
-            network: python
-                .and_then(|python| python.boolean("network"))
-                .unwrap_or(false),
-            ..limits(python)
-        },
-        lua: ScriptSettings {
-            memory_limit: memory_limit(lua),
-            ..limits(lua)
-        },
-        python3: ScriptSettings {
-            command: python3.and_then(|python3| python3.string("command")),
-            ..limits(python3)
-        },
-        llm: match values.table("llm") {
-            Some(llm) => {
-                check_shell_providers(llm, problems);
-                ModelSettings::read(llm, problems)
-            }
-            None => ModelSettings::default(),
-        },
-        max_workers: parallel.and_then(|parallel| parallel.integer("max_workers")),
+    Settings::read(node, problems).unwrap_or_default()
+}
+
+/// Completes what several keys set.
+fn complete(settings: &mut Settings, values: Values<'_>, problems: &mut Vec<Problem>) {
+    settings.value = values.mapping().to_value();
+    if let Some(llm) = values.table("llm") {
+        llm.setting::<Vec<Named<ShellProvider>>>("shell_providers", problems);
     }
+    settings.memory = memory(values, problems);
 }
 
 fn check_hosts(entry: &MapEntry, problems: &mut Vec<Problem>) {
@@ -445,54 +429,40 @@ impl MemorySettings {
     }
 }
 
-/// Reports a program that reads its prompt from a file, and has no argument for the path.
-fn check_shell_providers(values: Values<'_>, problems: &mut Vec<Problem>) {
-    for (_, program) in values.tables("shell_providers") {
-        let arguments = program.texts("args").unwrap_or_default();
-        if program.text("stdin_mode") == Some("file")
-            && !arguments.iter().any(|it| it.contains("{input_file}"))
-        {
-            let message = "`stdin_mode: file`, and no argument holds the path";
-            let help = "put `{input_file}` where the program takes the path of its input";
-            let problem = Problem::new(codes::BAD_VALUE, message).at(&program.place("stdin_mode"));
-            problems.push(problem.help(help));
-        }
-    }
-}
-
 fn memory(values: Values<'_>, problems: &mut Vec<Problem>) -> MemorySettings {
     let ltm = values.node("ltm").and_then(|node| {
         let table = if is_unsupported_backend(node.get("backend")) {
-            &LTM_OF_OTHERS
+            &LTM_OF_OTHER_BACKENDS
         } else {
-            &LTM
+            MemorySettings::TABLE
         };
         node.as_map().and_then(|_| table.read(node, problems))
     });
-    let mut memory = MemorySettings::default();
+    let memory = ltm.and_then(|ltm| MemorySettings::from_values(ltm, problems));
+    let mut memory = memory.unwrap_or_default();
+    let mut others = vec![(values, LTM_PATH)];
     if let Some(ltm) = ltm {
-        memory.backend = ltm.string("backend");
-        memory.staleness = ltm.duration("staleness").unwrap_or_default();
-        memory.durable = ltm.boolean("durable").unwrap_or_default();
-        memory.local = ltm.boolean("local").unwrap_or_default();
-        memory.digest_key_file = ltm.string("digest_key_file");
-        memory.place = memory.backend.as_ref().map(|_| ltm.place("backend"));
+        let mut named = ["backend", "path"].into_iter();
+        memory.place = named
+            .find(|key| ltm.text(key).is_some())
+            .map(|key| ltm.place(key));
+        others.splice(
+            0..0,
+            [LTM_PATH, URL, LTM_URL, LTM_BLOB_URI].map(|it| (ltm, it)),
+        );
     }
-    let of_ltm = ltm.into_iter().flat_map(|ltm| {
-        ["path", "ltm_path", "url", "ltm_url", "ltm_blob_uri"].map(|key| (ltm, key))
-    });
-    for (section, key) in of_ltm.chain([(values, "ltm_path")]) {
-        let Some(path) = section.string(key) else {
+    for (section, Parameter { name, .. }) in others {
+        let Some(path) = section.string(name) else {
             continue;
         };
-        let place = section.place(key);
+        let place = section.place(name);
         match memory.path {
-            Some(_) => problems.push(duplicate_key(key, &place)),
+            Some(_) => problems.push(duplicate_key(name, &place)),
             None => memory.path = Some(path),
         }
         memory.place = memory.place.or(Some(place));
     }
-    let token = ltm.and_then(|ltm| ltm.string("ltm_auth_token"));
+    let token = ltm.and_then(|ltm| ltm.string(AUTH_TOKEN.name));
     if let (Some(url), Some(token)) = (&mut memory.path, token) {
         let separator = if url.contains('?') { '&' } else { '?' };
         *url = format!("{url}{separator}authToken={token}");
@@ -507,45 +477,26 @@ fn duplicate_key(key: &str, place: &SourceSpan) -> Problem {
     .help("keep one of `ltm.path`, `ltm.ltm_path`, `ltm_path`, `ltm.url`, `ltm.ltm_url` and `ltm.ltm_blob_uri`")
 }
 
-fn cache(values: Values<'_>, problems: &mut Vec<Problem>) -> CacheSettings {
-    for (key, milliseconds) in [
-        ("patience", "patience_ms"),
-        ("store_timeout", "store_timeout_ms"),
+fn complete_cache(cache: &mut CacheSettings, values: Values<'_>, problems: &mut Vec<Problem>) {
+    for (key, milliseconds, duration) in [
+        ("patience", PATIENCE_MS.name, &mut cache.patience),
+        (
+            "store_timeout",
+            STORE_TIMEOUT_MS.name,
+            &mut cache.store_timeout,
+        ),
     ] {
         if let (Some(_), Some(entry)) = (values.node(key), values.entry(milliseconds)) {
             let message = format!("`{milliseconds}` and `{key}` are the same setting");
             let problem = Problem::new("two-spellings", message).at(&entry.key_place);
             problems.push(problem.help(format!("take `{milliseconds}` out")));
         }
-    }
-    let duration = |key, milliseconds| {
-        let in_milliseconds = values.integer(milliseconds).map(Duration::from_millis);
-        values.duration(key).or(in_milliseconds)
-    };
-    CacheSettings {
-        max_bytes: values.integer("max_bytes"),
-        max_entries: values.integer("max_entries"),
-        front_bytes: values.integer("front_bytes"),
-        patience: duration("patience", "patience_ms"),
-        store_timeout: duration("store_timeout", "store_timeout_ms"),
+        *duration = duration.or(values.integer(milliseconds).map(Duration::from_millis));
     }
 }
 
-/// Reads `settings` of a file that contains only agents. Its keys are `ledger`, and `http` for
-/// actions that are tools.
+/// Reads `settings` of a file that contains only agents.
 pub fn read_team_settings(node: &Node, problems: &mut Vec<Problem>) -> LedgerLimits {
-    let values = TEAM_SETTINGS.read(node, problems);
-    values.map(ledger).unwrap_or_default()
-}
-
-fn ledger(settings: Values<'_>) -> LedgerLimits {
-    let default = LedgerLimits::default();
-    let Some(values) = settings.table("ledger") else {
-        return default;
-    };
-    LedgerLimits {
-        age: values.duration("max_age").or(default.age),
-        bytes: values.integer("max_bytes").unwrap_or(default.bytes),
-        unpaid: values.integer("max_hits").unwrap_or(default.unpaid),
-    }
+    let settings = TeamSettings::read(node, problems);
+    settings.map_or_else(LedgerLimits::default, |settings| settings.ledger.limits())
 }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use cachalot_core::Problem;
+use cachalot_core::config::Settings as _;
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{self, MapEntry, NodeKind, Section};
 
 use super::agent::{FanOut, InlineCode, Node, Output, Work};
 use super::language::{Language, PythonRunner};
-use super::node_keys::{EXPRESSION, LANGUAGES, LUA, TYPES, WORK_KEYS};
+use super::node_keys::{ExpressionRun, LANGUAGES, LuaRun, TYPES, WORK_KEYS};
 use super::nodes::{NOTHING, NodeLevel, NodeReader};
 use crate::action::Action;
 use crate::actions::check_arguments;
@@ -17,10 +18,10 @@ use crate::template::{Condition, LateArgument, Prepared, TemplateUse, is_literal
 use crate::{Registry, codes};
 
 /// Inline code as written.
-struct CodeBlock<'n> {
+struct CodeBlock {
     source: String,
     /// The node of the file that contains the source.
-    written: &'n tree::Node,
+    written: tree::Node,
     language: Language,
     /// The field that gets the result.
     output_key: Option<String>,
@@ -218,7 +219,7 @@ impl NodeReader<'_> {
         let code = match &way.value.kind {
             NodeKind::Text(source) => Some(CodeBlock {
                 source: source.clone(),
-                written: &way.value,
+                written: way.value.clone(),
                 language: match language {
                     Some("lua") => Language::Lua,
                     None if is_marked_as_lua(source) => Language::Lua,
@@ -241,7 +242,7 @@ impl NodeReader<'_> {
             first_line: code.written.text_first_line(self.source),
         };
         let language = code.language;
-        let script = self.code(script, language, code.written);
+        let script = self.code(script, language, &code.written);
         (Work::Run { script, language }, code.output_key)
     }
 
@@ -326,27 +327,23 @@ impl NodeReader<'_> {
 
     /// Reads `run: {type: lua, code}`, or `run: {type: expression, value, output_key}` for the value of
     /// one Python expression.
-    fn typed_run<'n>(
-        &mut self,
-        node: &'n tree::Node,
-        language: Option<&str>,
-    ) -> Option<CodeBlock<'n>> {
+    fn typed_run(&mut self, node: &tree::Node, language: Option<&str>) -> Option<CodeBlock> {
         let mut section = Section::from_node(node, "`run`", &mut self.problems)?;
         match section.required_text("type", &mut self.problems)? {
             "expression" => {
-                let values = EXPRESSION.read(node, &mut self.problems)?;
+                let run = ExpressionRun::read(node, &mut self.problems)?;
                 Some(CodeBlock {
-                    source: format!("return ({})", values.text("value")?.trim()),
-                    written: values.node("value")?,
+                    source: format!("return ({})", run.value.as_text()?.trim()),
+                    written: run.value,
                     language: self.python(language),
-                    output_key: values.string("output_key"),
+                    output_key: run.output_key,
                 })
             }
             "lua" => {
-                let values = LUA.read(node, &mut self.problems)?;
+                let run = LuaRun::read(node, &mut self.problems)?;
                 Some(CodeBlock {
-                    source: values.string("code")?,
-                    written: values.node("code")?,
+                    source: run.code.as_text()?.to_owned(),
+                    written: run.code,
                     language: Language::Lua,
                     output_key: None,
                 })

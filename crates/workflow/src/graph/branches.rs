@@ -44,7 +44,7 @@ impl Runner<'_> {
                 }
             });
         }
-        Ok(results_of(runs, self.agent.settings.max_workers).await)
+        Ok(results_of(runs, self.agent.settings.parallel.max_workers).await)
     }
 
     /// Runs one branch per item. With `fail_fast`, no branch starts after one has failed; running branches
@@ -108,7 +108,9 @@ impl Runner<'_> {
                 }
             });
         }
-        let concurrency = fan_out.concurrency.or(self.agent.settings.max_workers);
+        let concurrency = fan_out
+            .concurrency
+            .or(self.agent.settings.parallel.max_workers);
         Ok(results_of(runs, concurrency).await)
     }
 

@@ -519,8 +519,11 @@ nodes: [{name: a}]
         settings.value["llamaextract"],
         json!({"api_key": "007", "base_url": "007"})
     );
-    assert_eq!(settings.python.time_limit, Some(Duration::from_millis(500)));
-    assert_eq!(settings.max_workers, Some(4));
+    assert_eq!(
+        settings.python.limits.time_limit,
+        Some(Duration::from_millis(500))
+    );
+    assert_eq!(settings.parallel.max_workers, Some(4));
     assert_eq!(agent.variables["a"], json!("${LIMIT}"));
 }
 

@@ -273,7 +273,10 @@ settings:
             "parallel": {"max_workers": 3}, "python": {"runner": "python3"},
         })
     );
-    assert_eq!((inherited.max_workers, inherited.name), (Some(3), None));
+    assert_eq!(
+        (inherited.parallel.max_workers, inherited.name),
+        (Some(3), None)
+    );
     let own = load_inner(
         "settings: {name: own, llm: {model: anthropic/claude-sonnet-5}}\nnodes: [{name: a}]",
     );

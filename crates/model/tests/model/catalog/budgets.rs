@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cachalot_core::config::Settings as _;
 use cachalot_core::tree;
 use cachalot_core::{Clock, Cost, ManualClock, Problem};
 use cachalot_model::{Budget, ErrorKind, Meter, Models, Usage};
@@ -12,7 +13,7 @@ use crate::client::{configured, model_dependencies};
 fn budget(yaml: &str) -> (Budget, Vec<Problem>) {
     let node = tree::parse("agent.yaml", yaml).unwrap();
     let mut problems = Vec::new();
-    let budget = Budget::read(&node, &mut problems);
+    let budget = Budget::read(&node, &mut problems).unwrap_or_default();
     (budget, problems)
 }
 

@@ -3,70 +3,64 @@
 use std::collections::BTreeMap;
 
 use cachalot_core::Problem;
-use cachalot_core::config::{
-    Custom, ParameterKind as Kind, Table, Values, key, no_effect, section,
-};
+use cachalot_core::config::{Custom, Parameter, ParameterKind as Kind, Settings, key, no_effect};
 use cachalot_core::tree::{self, MapEntry, Node, NodeKind};
 use serde_json::{Map, Value, json};
 
 use crate::codes;
 use crate::template::is_literal;
 
-/// The requirements of an extraction schema.
-#[derive(Debug, Default)]
+// The requirements of an extraction schema.
+#[derive(Debug, Default, Settings)]
+#[settings(name = "an extraction schema", also = OF_OTHERS)]
 pub(crate) struct Schema {
-    /// `entities.required_fields`.
-    pub(super) entity_fields: Vec<String>,
-    /// `relationships.required_fields`.
-    pub(super) relationship_fields: Vec<String>,
-    /// `relationships.types`; empty if any type is valid.
+    /// Requirements of entities.
+    #[setting(default)]
+    pub(super) entities: Entities,
+    /// Requirements of relationships.
+    #[setting(default, then = GUIDE_EXTRACTION, then = CONFIDENCE_TRACKING)]
+    pub(super) relationships: Relationships,
+}
+
+/// Requirements of entities.
+#[derive(Debug, Default, Settings)]
+#[settings(name = "`entities`")]
+pub(super) struct Entities {
+    /// Fields that every entity has.
+    #[setting(then = OPTIONAL_FIELDS, then = TYPE_FIELD)]
+    pub(super) required_fields: Vec<String>,
+}
+
+/// Requirements of relationships.
+#[derive(Debug, Default, Settings)]
+#[settings(name = "`relationships`")]
+pub(super) struct Relationships {
+    /// The valid types; any by default.
     pub(super) types: Vec<String>,
-    /// `relationships.type_requirements`: further required fields by type.
+    /// Fields that every relationship has.
+    #[setting(then = OPTIONAL_FIELDS)]
+    pub(super) required_fields: Vec<String>,
+    /// Further required fields, by type.
+    #[setting(kind = BY_TYPE, with = by_type)]
     pub(super) type_requirements: BTreeMap<String, Vec<String>>,
 }
 
-/// The keys of an extraction schema. Those without effect here are ignored by the reference implementation
-/// as well.
+const OPTIONAL_FIELDS: Parameter = key("optional_fields", Kind::Texts, "Further fields.");
 #[rustfmt::skip]
-pub(crate) static SCHEMA: Table = Table::new(
-    "an extraction schema",
-    "",
-    &[&[
-        section("entities", &ENTITIES),
-        section("relationships", &RELATIONSHIPS),
-        key("guide_extraction", GUIDE, ""),
-        key("confidence_tracking", CONFIDENCE, ""),
-        no_effect("required_fields", OF_ENTITIES),
-        no_effect("entity_fields", OF_ENTITIES),
-        no_effect("entity_types", "types of entities are not checked"),
-        no_effect("relationship_types", "write `relationships: {types: […]}`; it checks nothing here"),
-    ]],
-);
+const TYPE_FIELD: Parameter = key("type_field", Kind::Text, "The field with the type of an entity.");
+const GUIDE_EXTRACTION: Parameter = key("guide_extraction", GUIDE, "");
+const CONFIDENCE_TRACKING: Parameter = key("confidence_tracking", CONFIDENCE, "");
+
+/// Keys without effect here, which the reference implementation ignores as well.
+#[rustfmt::skip]
+const OF_OTHERS: &[Parameter] = &[
+    no_effect("required_fields", OF_ENTITIES),
+    no_effect("entity_fields", OF_ENTITIES),
+    no_effect("entity_types", "types of entities are not checked"),
+    no_effect("relationship_types", "write `relationships: {types: […]}`; it checks nothing here"),
+];
 
 const OF_ENTITIES: &str = "write `entities: {required_fields: […]}`; it checks nothing here";
-
-#[rustfmt::skip]
-static ENTITIES: Table = Table::new(
-    "`entities`",
-    "Requirements of entities.",
-    &[&[
-        key("required_fields", Kind::Texts, "Fields that every entity has."),
-        key("optional_fields", Kind::Texts, "Further fields."),
-        key("type_field", Kind::Text, "The field with the type of an entity."),
-    ]],
-);
-
-#[rustfmt::skip]
-static RELATIONSHIPS: Table = Table::new(
-    "`relationships`",
-    "Requirements of relationships.",
-    &[&[
-        key("types", Kind::Texts, "The valid types; any by default."),
-        key("required_fields", Kind::Texts, "Fields that every relationship has."),
-        key("optional_fields", Kind::Texts, "Further fields."),
-        key("type_requirements", BY_TYPE, "Further required fields, by type."),
-    ]],
-);
 
 const BY_TYPE: Kind = Kind::Custom(&Custom {
     schema: Some(|| {
@@ -100,35 +94,12 @@ const CONFIDENCE: Kind = Kind::Custom(&Custom {
         Kind::Boolean.check(entry, problems);
         if entry.value.as_boolean() == Some(true) {
             let help = "only rules in Prolog and generated prompts use it";
-            problems.push(codes::no_effect_warning(entry, SCHEMA.name, help));
+            problems.push(codes::no_effect_warning(entry, Schema::TABLE.name, help));
         }
     },
 });
 
 impl Schema {
-    /// Reads a schema. Reports unknown keys, wrong types and what cannot be done here.
-    pub(crate) fn read(node: &Node, problems: &mut Vec<Problem>) -> Self {
-        let Some(values) = SCHEMA.read(node, problems) else {
-            return Self::default();
-        };
-        let texts = |section: Option<Values<'_>>, key| {
-            let texts = section.and_then(|section| section.texts(key));
-            texts.unwrap_or_default()
-        };
-        let relationships = values.table("relationships");
-        let requirements = relationships.map(|values| values.map("type_requirements"));
-        Self {
-            entity_fields: texts(values.table("entities"), "required_fields"),
-            types: texts(relationships, "types"),
-            relationship_fields: texts(relationships, "required_fields"),
-            type_requirements: requirements
-                .unwrap_or_default()
-                .iter()
-                .map(|entry| (entry.key.clone(), fields(&entry.value)))
-                .collect(),
-        }
-    }
-
     /// Reads a schema that is known when the action runs.
     ///
     /// # Errors
@@ -140,12 +111,12 @@ impl Schema {
             Ok(node) => Self::read(&node, &mut problems),
             Err(found) => {
                 problems = found;
-                Self::default()
+                None
             }
         };
         match problems.into_iter().find(|problem| !problem.is_warning) {
             Some(problem) => Err(problem),
-            None => Ok(schema),
+            None => Ok(schema.unwrap_or_default()),
         }
     }
 }
@@ -160,9 +131,13 @@ pub(super) fn is_literal_node(node: &Node) -> bool {
     }
 }
 
-fn fields(node: &Node) -> Vec<String> {
-    let items = node.as_list().unwrap_or_default().iter();
-    items.filter_map(Node::as_text).map(str::to_owned).collect()
+fn by_type(node: &Node) -> Option<BTreeMap<String, Vec<String>>> {
+    let fields = |entry: &MapEntry| {
+        let items = entry.value.as_list().unwrap_or_default().iter();
+        let fields = items.filter_map(Node::as_text).map(str::to_owned);
+        (entry.key.clone(), fields.collect())
+    };
+    Some(node.as_map()?.iter().map(fields).collect())
 }
 
 fn check_fields(entry: &MapEntry, problems: &mut Vec<Problem>) {
