@@ -17,8 +17,6 @@ mod examples;
 mod files;
 #[path = "docs/home.rs"]
 mod home;
-#[path = "docs/hook_tables.rs"]
-mod hook_tables;
 #[path = "docs/hooks.rs"]
 mod hooks;
 #[path = "docs/links.rs"]

@@ -11,7 +11,7 @@ pub(crate) enum DocumentError {
     /// It cannot be read or written.
     Io(io::Error),
     /// It has no part of this name.
-    NoPart(&'static str),
+    NoPart(String),
     /// A part is not what the code declares.
     Stale,
 }
@@ -47,14 +47,13 @@ fn beginning(name: &str) -> String {
 /// There is no such part.
 pub(crate) fn replace(
     text: &str,
-    name: &'static str,
+    name: &str,
     part: impl FnOnce(&str) -> String,
 ) -> Result<String, DocumentError> {
     let beginning = format!("{}\n", beginning(name));
-    let (before, rest) = text
-        .split_once(&beginning)
-        .ok_or(DocumentError::NoPart(name))?;
-    let (old, after) = rest.split_once(END).ok_or(DocumentError::NoPart(name))?;
+    let missing = || DocumentError::NoPart(name.to_owned());
+    let (before, rest) = text.split_once(&beginning).ok_or_else(missing)?;
+    let (old, after) = rest.split_once(END).ok_or_else(missing)?;
     Ok(format!("{before}{beginning}\n{}\n{END}{after}", part(old)))
 }
 
@@ -75,6 +74,6 @@ mod tests {
             "a\n<!-- generated: one -->\n\nnew\n\n<!-- end -->\nb\n"
         );
         let missing = replace(text, "two", str::to_owned);
-        assert!(matches!(missing, Err(DocumentError::NoPart("two"))));
+        assert!(matches!(missing, Err(DocumentError::NoPart(name)) if name == "two"));
     }
 }

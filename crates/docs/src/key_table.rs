@@ -10,9 +10,19 @@ const REMARK: &str = "<!-- remark -->";
 /// A table of declared keys.
 pub(crate) struct KeyTable {
     /// The keys.
-    pub(crate) rows: Vec<Row>,
-    /// True for a column with the defaults.
-    pub(crate) has_defaults: bool,
+    rows: Vec<Row>,
+    columns: Columns,
+}
+
+/// The columns of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Columns {
+    /// Key and meaning.
+    Meaning,
+    /// Key, default and meaning.
+    Default,
+    /// Parameter, type and meaning.
+    Type,
 }
 
 /// The cells of a row that are written by hand.
@@ -25,27 +35,40 @@ struct ByHand {
 }
 
 impl KeyTable {
+    pub(crate) fn new(rows: Vec<Row>, columns: Columns) -> Self {
+        Self { rows, columns }
+    }
+
     /// Returns the table. What is written by hand is taken from the old one.
     pub(crate) fn text(&self, old: &str) -> String {
         let mut by_hand = by_hand(old);
-        let mut text = if self.has_defaults {
-            "| key | default | meaning |\n|---|---|---|\n".to_owned()
-        } else {
-            "| key | meaning |\n|---|---|\n".to_owned()
-        };
+        let mut text = match self.columns {
+            Columns::Meaning => "| key | meaning |\n|---|---|\n",
+            Columns::Default => "| key | default | meaning |\n|---|---|---|\n",
+            Columns::Type => "| parameter | type | meaning |\n|---|---|---|\n",
+        }
+        .to_owned();
         for Row { key, parameter } in &self.rows {
             let ByHand { default, remark } = by_hand.remove(key).unwrap_or_default();
             let mut cells = vec![format!("`{key}`")];
-            let sentence = if self.has_defaults {
-                cells.push(match parameter.default {
-                    Some(Literal::Text(text)) => format!("`{text}`"),
-                    Some(literal) => format!("`{}`", literal.to_value()),
-                    None if parameter.required => "required".to_owned(),
-                    None => default.unwrap_or_else(|| "none".to_owned()),
-                });
-                parameter.sentence().to_owned()
-            } else {
-                parameter.description()
+            let sentence = match self.columns {
+                Columns::Meaning => parameter.description(),
+                Columns::Default => {
+                    cells.push(match parameter.default {
+                        Some(Literal::Text(text)) => format!("`{text}`"),
+                        Some(literal) => format!("`{}`", literal.to_value()),
+                        None if parameter.required => "required".to_owned(),
+                        None => default.unwrap_or_else(|| "none".to_owned()),
+                    });
+                    parameter.sentence().to_owned()
+                }
+                Columns::Type => {
+                    let required = if parameter.required { ", required" } else { "" };
+                    cells.push(format!("{}{required}", parameter.kind.noun()));
+                    let aliases = parameter.aliases.iter();
+                    let aliases = aliases.map(|alias| format!(" Also `{alias}`."));
+                    parameter.description() + &aliases.collect::<String>()
+                }
             };
             let sentence = sentence.replace('|', "\\|");
             cells.push(match remark.as_str() {
@@ -94,28 +117,30 @@ mod tests {
         &[&[
             required("name", Kind::Text, "The name."),
             key("size", Kind::Integer, "The size | width.").default(Literal::Integer(3)),
-            key("place", Kind::Text, "The place."),
+            key("place", Kind::Text, "The place.").with_aliases(&["where"]),
         ]],
     );
 
     #[test]
     fn rows_are_declared_and_remarks_stay() {
-        let table = |has_defaults| KeyTable {
-            rows: TABLE.rows("a.", true),
-            has_defaults,
-        };
+        let table = |columns| KeyTable::new(TABLE.rows("a.", true), columns);
         let old =
             "| `a.place` | here | Old. <!-- remark --> [More](b.md). |\n| `a.gone` | x | y |\n";
         let new = "| key | default | meaning |\n|---|---|---|\n\
             | `a.name` | required | The name. |\n\
             | `a.size` | `3` | The size \\| width. |\n\
             | `a.place` | here | The place. <!-- remark --> [More](b.md). |\n";
-        assert_eq!(table(true).text(old), new);
-        assert_eq!(table(true).text(new), new);
+        assert_eq!(table(Columns::Default).text(old), new);
+        assert_eq!(table(Columns::Default).text(new), new);
         let new = "| key | meaning |\n|---|---|\n\
             | `a.name` | The name. |\n\
             | `a.size` | The size \\| width. Default: 3. |\n\
             | `a.place` | The place. |\n";
-        assert_eq!(table(false).text(""), new);
+        assert_eq!(table(Columns::Meaning).text(""), new);
+        let new = "| parameter | type | meaning |\n|---|---|---|\n\
+            | `a.name` | text, required | The name. |\n\
+            | `a.size` | whole number | The size \\| width. Default: 3. |\n\
+            | `a.place` | text | The place. Also `where`. |\n";
+        assert_eq!(table(Columns::Type).text(""), new);
     }
 }

@@ -3,8 +3,13 @@
 //! `cargo run -p cachalot-docs` writes them; with `-- --check`, it fails if one is not current, and so does the test of
 //! this crate. Each part stands between two comments: see [`document::replace`].
 
+mod action;
+mod catalogs;
+mod commands;
 mod document;
+mod hooks;
 mod key_table;
+mod markdown;
 mod parts;
 
 use std::path::Path;
@@ -43,7 +48,7 @@ fn update(name: &str, is_check: bool) -> Result<(), document::DocumentError> {
     let before = std::fs::read_to_string(&path)?;
     let mut text = before.clone();
     for part in parts::of_document(name) {
-        text = document::replace(&text, part.name, |old| part.table.text(old))?;
+        text = document::replace(&text, &part.name, |old| (part.text)(old))?;
     }
     if text == before {
         Ok(())

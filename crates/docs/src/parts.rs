@@ -6,21 +6,28 @@ use cachalot_mcp::settings::{BACKGROUND_JOBS, FETCH, FILESYSTEM, SERVER, SHELL, 
 use cachalot_model::{Budget, ModelSettings};
 use cachalot_tools::cached::ToolCacheSettings;
 use cachalot_workflow::format::{self, FILE, OnErrorKeys};
+use cachalot_workflow::{actions, template};
 
-use crate::key_table::KeyTable;
+use crate::action;
+use crate::catalogs;
+use crate::commands::CommandReference;
+use crate::hooks;
+use crate::key_table::{Columns, KeyTable};
 
 /// A generated part.
 pub(crate) struct Part {
     /// The document, in `docs`.
     pub(crate) document: &'static str,
     /// The name in the comment that begins it.
-    pub(crate) name: &'static str,
-    pub(crate) table: KeyTable,
+    pub(crate) name: String,
+    /// Returns the text for the old one.
+    pub(crate) text: Box<dyn Fn(&str) -> String>,
 }
 
 /// Returns the documents with generated parts.
 pub(crate) fn documents() -> Vec<&'static str> {
     let mut documents: Vec<_> = all().iter().map(|part| part.document).collect();
+    documents.sort_unstable();
     documents.dedup();
     documents
 }
@@ -35,17 +42,21 @@ pub(crate) fn of_document(name: &str) -> Vec<Part> {
 fn all() -> Vec<Part> {
     let yaml = "YAML_REFERENCE.md";
     let (agents, tools) = ("agents.md", "tools.md");
+    let (backends, hooks) = ("backends.md", "HOOKS.md");
     let providers = "providers.md";
-    vec![
-        part(yaml, "keys of the file", FILE.rows("", false)),
-        part(
+    let mut parts = vec![
+        table(yaml, "keys of the file", FILE.rows("", false)),
+        table(
             yaml,
             "settings",
             format::Settings::TABLE.rows("settings.", true),
         ),
-        part(yaml, "on_error", OnErrorKeys::TABLE.rows("", true)),
-        part(providers, "model", ModelSettings::TABLE.rows("", false)),
-        part(providers, "budget", Budget::TABLE.rows("", false)),
+        table(yaml, "on_error", OnErrorKeys::TABLE.rows("", true)),
+        fixed(yaml, "filters", catalogs::words(template::FILTERS)),
+        fixed(yaml, "tests", catalogs::words(template::TESTS)),
+        fixed(yaml, "problems", catalogs::problems()),
+        table(providers, "model", ModelSettings::TABLE.rows("", false)),
+        table(providers, "budget", Budget::TABLE.rows("", false)),
         with_defaults(agents, "agent", AGENT.rows("", false)),
         with_defaults(agents, "review", REVIEW.rows("", false)),
         with_defaults(tools, "toolset", TOOLSET.rows("", false)),
@@ -60,8 +71,24 @@ fn all() -> Vec<Part> {
             "tool cache",
             ToolCacheSettings::TABLE.rows("", false),
         ),
-        part("gateway.md", "keys", cachalot_gateway::keys()),
-    ]
+        table("gateway.md", "keys", cachalot_gateway::keys()),
+        fixed(backends, "backends", catalogs::backends()),
+        fixed("prompt-cache.md", "causes", catalogs::causes()),
+        fixed(hooks, "keys", hooks::key_tables()),
+        fixed(hooks, "tables", hooks::tables()),
+        fixed(hooks, "builtins", hooks::builtins()),
+    ];
+    let registry = actions::builtin();
+    for metadata in action::all(&registry) {
+        let name = format!("action {}", metadata.name);
+        let text = move |old: &str| action::text(&metadata, old);
+        parts.push(part(yaml, name, text));
+    }
+    let reference = CommandReference::new(cachalot_cli::command());
+    for (name, text) in reference.parts() {
+        parts.push(fixed("cli.md", name, text));
+    }
+    parts
 }
 
 /// Returns the keys of a toolset that only its type has.
@@ -71,19 +98,32 @@ fn of_type(table: &Table) -> Vec<Row> {
     rows
 }
 
-fn part(document: &'static str, name: &'static str, rows: Vec<Row>) -> Part {
+fn part(
+    document: &'static str,
+    name: impl Into<String>,
+    text: impl Fn(&str) -> String + 'static,
+) -> Part {
     Part {
         document,
-        name,
-        table: KeyTable {
-            rows,
-            has_defaults: false,
-        },
+        name: name.into(),
+        text: Box::new(text),
     }
 }
 
-fn with_defaults(document: &'static str, name: &'static str, rows: Vec<Row>) -> Part {
-    let mut part = part(document, name, rows);
-    part.table.has_defaults = true;
-    part
+fn fixed(document: &'static str, name: impl Into<String>, text: String) -> Part {
+    part(document, name, move |_| text.clone())
+}
+
+fn table(document: &'static str, name: &str, rows: Vec<Row>) -> Part {
+    let columns = Columns::Meaning;
+    part(document, name, move |old| {
+        KeyTable::new(rows.clone(), columns).text(old)
+    })
+}
+
+fn with_defaults(document: &'static str, name: &str, rows: Vec<Row>) -> Part {
+    let columns = Columns::Default;
+    part(document, name, move |old| {
+        KeyTable::new(rows.clone(), columns).text(old)
+    })
 }

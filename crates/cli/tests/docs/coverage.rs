@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use cachalot_workflow::{Parameter, actions, codes, format, template};
+use cachalot_workflow::{actions, codes, format, template};
 use serde_json::{Value, json};
 
 use crate::blocks::{self, Language};
@@ -13,9 +13,7 @@ use crate::transcript;
 
 const REFERENCE: &str = "docs/YAML_REFERENCE.md";
 const HOOKS: &str = "docs/HOOKS.md";
-
-/// The words by which the section of an action refers to the parameters of `llm.call`.
-const MODEL_PARAMETERS: &str = "the model parameters of [`llm.call`](#llmcall)";
+const TEMPLATES: &str = "examples/templates.md";
 
 /// The part of a document under a heading, up to the next one of the same or a higher level.
 pub(crate) fn section<'a>(text: &'a str, heading: &str) -> &'a str {
@@ -55,70 +53,30 @@ fn named(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
+/// `cachalot-docs` generates the rows of their parameters, and its test compares them.
 #[test]
-fn every_action_is_documented_with_its_parameters() {
+fn every_action_is_documented_and_named_by_rule() {
     let reference = files::text(REFERENCE);
     let registry = actions::builtin();
     let mut problems = Vec::new();
     let mut described = BTreeSet::new();
-    let calls = registry.get("llm.call").unwrap().metadata();
     for name in registry.names() {
-        let about = registry.get(name).unwrap().metadata().clone();
+        let about = registry.get(name).unwrap().metadata();
         if !described.insert(about.name.to_string()) {
             continue;
         }
-        let section = section(&reference, &format!("### `{}`", &*about.name));
-        for alias in about.names() {
-            if !section.contains(&format!("`{alias}`")) && alias != about.name {
+        let section = section(&reference, &format!("### `{}`", about.name));
+        if !section.contains(&format!("<!-- generated: action {} -->", about.name)) {
+            problems.push(format!("{}: its parameters are not generated", about.name));
+        }
+        let second = format!("actions.{}", about.name.replace('.', "_"));
+        for alias in about.names().filter(|alias| *alias != about.name) {
+            if alias != second && !section.contains(&format!("`{alias}`")) {
                 problems.push(format!("{alias} is not named"));
             }
         }
-        // The parameters of the model have their rows in the section of `llm.call`.
-        let shares = section.contains(MODEL_PARAMETERS);
-        let is_shared = |parameter: &Parameter| {
-            let mut shared = calls.parameters.table().iter();
-            shares && shared.any(|other| (other.name, other.doc) == (parameter.name, parameter.doc))
-        };
-        for parameter in about.parameters.table() {
-            if is_shared(parameter) && !section.contains(&format!("`{}`", parameter.name)) {
-                problems.push(format!("{}: {} is not named", &*about.name, parameter.name));
-            }
-        }
-        for alias in about
-            .parameters
-            .table()
-            .iter()
-            .flat_map(|known| known.aliases)
-        {
-            if !section.contains(&format!("`{alias}`")) {
-                problems.push(format!("{}: {alias} is not named", &*about.name));
-            }
-        }
-        let mut expected: Vec<(String, String, bool)> = about
-            .parameters
-            .table()
-            .iter()
-            .filter(|parameter| !is_shared(parameter))
-            .map(|parameter| {
-                (
-                    parameter.name.to_owned(),
-                    parameter.kind.noun().to_owned(),
-                    parameter.required,
-                )
-            })
-            .collect();
-        let mut found: Vec<(String, String, bool)> = rows(section)
-            .into_iter()
-            .filter(|row| row.len() == 4)
-            .map(|row| (row[0].clone(), row[1].clone(), row[2] == "required"))
-            .collect();
-        expected.sort();
-        found.sort();
-        if expected != found {
-            problems.push(format!(
-                "{}: described {found:?}, and there are {expected:?}",
-                &*about.name
-            ));
+        if !about.has_name(&second) {
+            problems.push(format!("{} has not the name {second}", about.name));
         }
     }
     let actions = section(&reference, "## Actions");
@@ -127,32 +85,7 @@ fn every_action_is_documented_with_its_parameters() {
         .filter_map(|line| line.strip_prefix("### `"))
     {
         if !described.contains(heading.trim_end_matches('`')) {
-            problems.push(format!("there is no action `{heading}"));
-        }
-    }
-    assert!(problems.is_empty(), "{}", problems.join("\n"));
-}
-
-/// The rows of an action begin with the sentences of its parameters.
-#[test]
-fn every_parameter_is_documented_by_its_declared_sentence() {
-    let reference = files::text(REFERENCE);
-    let registry = actions::builtin();
-    let mut problems = Vec::new();
-    for name in registry.names() {
-        let about = registry.get(name).unwrap().metadata();
-        if about.name != name {
-            continue;
-        }
-        let rows = rows(section(&reference, &format!("### `{name}`")));
-        for row in rows.iter().filter(|row| row.len() == 4) {
-            let Some(parameter) = about.parameter(&row[0]) else {
-                continue;
-            };
-            let doc = parameter.description();
-            if !row[3].starts_with(doc.trim_start_matches('`')) {
-                problems.push(format!("{name}: | `{}` | {doc} |", row[0]));
-            }
+            problems.push(format!("there is no action `{heading}`"));
         }
     }
     assert!(problems.is_empty(), "{}", problems.join("\n"));
@@ -187,14 +120,14 @@ fn every_action_has_an_example_that_runs() {
 
 /// Evaluates the examples of a table of filters or tests.
 fn check_examples(heading: &str, known: &[&str]) {
-    let reference = files::text(REFERENCE);
-    let rows: Vec<Vec<String>> = rows(section(&reference, heading))
+    let document = files::text(TEMPLATES);
+    let rows: Vec<Vec<String>> = rows(section(&document, heading))
         .into_iter()
         .filter(|row| row.len() == 3)
         .collect();
     let described: BTreeSet<&str> = rows.iter().map(|row| row[0].as_str()).collect();
     assert_eq!(described, known.iter().copied().collect::<BTreeSet<_>>());
-    let blocks = blocks::read(REFERENCE, &reference);
+    let blocks = blocks::read(TEMPLATES, &document);
     let head = blocks
         .iter()
         .find(|block| block.text.starts_with("name: filters\n"))
@@ -233,12 +166,12 @@ fn check_examples(heading: &str, known: &[&str]) {
 
 #[test]
 fn every_documented_filter_example_is_true() {
-    check_examples("### Filters", template::FILTERS);
+    check_examples("## Filters", template::FILTERS);
 }
 
 #[test]
 fn every_documented_test_example_is_true() {
-    check_examples("### Tests", template::TESTS);
+    check_examples("## Tests", template::TESTS);
 }
 
 #[test]

@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 mod diagnosis;
-mod documentation;
 mod live;
 mod log;
 mod log_faults;

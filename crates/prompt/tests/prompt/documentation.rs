@@ -1,14 +1,10 @@
-//! Statements of the documentation about prefixes.
+//! The names of tests in `tests/checks.md`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-fn document(name: &str) -> String {
-    std::fs::read_to_string(root().join("docs").join(name)).unwrap()
 }
 
 /// The functions of the Rust files below a folder.
@@ -29,12 +25,10 @@ fn functions(folder: &Path, found: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn tests_named_in_the_documentation_exist() {
-    let document = document("deviations.md");
-    let (_, section) = document
-        .split_once("\n## Reviews and prompt caching\n")
-        .unwrap();
-    let (_, rows) = section.split_once("\n| check | test |\n").unwrap();
+fn tests_named_in_the_list_of_checks_exist() {
+    let document = root().join("crates/prompt/tests/checks.md");
+    let document = std::fs::read_to_string(document).unwrap();
+    let (_, rows) = document.split_once("\n| check | test |\n").unwrap();
     let (rows, _) = rows.split_once("\n\n").unwrap();
     let mut known = BTreeSet::new();
     for folder in [
