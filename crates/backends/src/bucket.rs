@@ -27,6 +27,7 @@ use cachalot_store::{
 use ring::rand::SystemRandom;
 use tokio::sync::{Mutex, OwnedMappedMutexGuard, OwnedMutexGuard, watch};
 
+use crate::open::OpenOptions;
 use crate::pause::{max_pause, random_within};
 use crate::url::{StoreUrl, StoreUrlError};
 use object::{DatabaseObject, LARGEST_DATABASE, LocalCopy, State, Turn, interrupted};
@@ -49,6 +50,15 @@ pub struct BucketStore {
     state: Arc<Mutex<State>>,
     /// Dropped with the store, which ends its task.
     alive: watch::Sender<()>,
+}
+
+pub(crate) fn open(url: &StoreUrl, options: &OpenOptions) -> Result<Arc<dyn Store>, StoreUrlError> {
+    let storages = Storages {
+        reads: options.storage(Some(MAX_SILENCE))?,
+        writes: options.storage(None)?,
+    };
+    let store = BucketStore::new(url, storages, Arc::clone(&options.clock))?;
+    Ok(Arc::new(store))
 }
 
 impl BucketStore {

@@ -33,6 +33,7 @@ use file::{File, Locked};
 use row::Found;
 use values::{CONCURRENT, LargeValues, Object, Unreferenced};
 
+use crate::open::OpenOptions;
 use crate::url::{StoreUrl, StoreUrlError};
 
 /// Maximum size of a record, in bytes.
@@ -64,6 +65,11 @@ fn drafts<'a>(records: impl IntoIterator<Item = (&'a str, Record)>) -> Vec<Draft
         object: None,
     };
     records.into_iter().map(draft).collect()
+}
+
+pub(crate) fn open(url: &StoreUrl, options: &OpenOptions) -> Result<Arc<dyn Store>, StoreUrlError> {
+    let store = DuckdbStore::new(url, options.storage(None)?, Arc::clone(&options.clock))?;
+    Ok(Arc::new(store))
 }
 
 impl DuckdbStore {

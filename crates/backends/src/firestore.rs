@@ -37,7 +37,9 @@ use name::IdRange;
 use reader::{Documents, Query, Reader};
 use space::{LeaseRead, Space, counter_fields, counter_value, ended, transform};
 
+use crate::open::OpenOptions;
 use crate::pause::random_pause;
+use crate::url::{StoreUrl, StoreUrlError};
 
 pub use client::Server;
 
@@ -69,6 +71,11 @@ pub struct FirestoreStore {
     /// The time of the last comparison of the layout, in milliseconds since the creation of the store.
     layout_compared: tokio::sync::Mutex<Option<i64>>,
     created: Instant,
+}
+
+pub(crate) fn open(url: &StoreUrl, options: &OpenOptions) -> Result<Arc<dyn Store>, StoreUrlError> {
+    let server = Server::new(url, &options.environment, options.http_client(None)?)?;
+    Ok(Arc::new(FirestoreStore::new(server)))
 }
 
 impl FirestoreStore {

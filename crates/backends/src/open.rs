@@ -1,4 +1,4 @@
-//! Opens the store that a URL names.
+//! What a store may need beside its URL.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,9 +15,16 @@ use cachalot_core::{Clock, Secret, SystemClock};
 use cachalot_storage::{HttpClient, HttpOptions};
 #[cfg(any(feature = "bucket", feature = "duckdb"))]
 use cachalot_storage::{Storage, StorageOptions};
+#[cfg(any(feature = "postgres", feature = "redis"))]
 use cachalot_store::Store;
 
-use crate::url::{StoreUrl, StoreUrlError};
+#[cfg(any(
+    feature = "bucket",
+    feature = "duckdb",
+    feature = "firestore",
+    feature = "turso"
+))]
+use crate::url::StoreUrlError;
 
 /// What a store may need beside its URL.
 #[derive(Clone)]
@@ -57,141 +64,52 @@ impl Default for OpenOptions {
     }
 }
 
-/// Opens the store that a URL names; connects with its first call.
-///
-/// # Errors
-/// If the URL names no store of this build.
-pub fn open(url: &StoreUrl, options: &OpenOptions) -> Result<Arc<dyn Store>, StoreUrlError> {
-    let password = options.password.as_ref();
-    let password = password.map(|password| password.expose().as_str());
-    match url.backend() {
-        #[cfg(feature = "postgres")]
-        Some("postgres") => {
-            let server = crate::postgres::Server::new(url, password);
-            let server = server?.connecting_within(options.connect_timeout);
-            Ok(followed(
-                crate::postgres::PostgresStore::new(server),
-                options,
-            ))
-        }
-        #[cfg(feature = "redis")]
-        Some("redis") => {
-            let server = crate::redis::Server::new(url, password);
-            let server = server?.durable(options.durable);
-            let server = server.connecting_within(options.connect_timeout);
-            Ok(followed(crate::redis::RedisStore::new(server), options))
-        }
-        #[cfg(feature = "bucket")]
-        Some("blob-sqlite") => {
-            use crate::bucket::{BucketStore, MAX_SILENCE, Storages};
-            let storages = Storages {
-                reads: storage(options, MAX_SILENCE)?,
-                writes: storage(options, HttpOptions::default().idle_timeout)?,
-            };
-            let store = BucketStore::new(url, storages, Arc::clone(&options.clock));
-            Ok(Arc::new(store?))
-        }
-        #[cfg(feature = "turso")]
-        Some("turso") => {
-            let server = crate::turso::Server::new(
-                url,
-                password,
-                http_client(options, HttpOptions::default().idle_timeout)?,
-            )?;
-            Ok(Arc::new(crate::turso::TursoStore::new(server)))
-        }
-        #[cfg(feature = "firestore")]
-        Some("firestore") => {
-            let http = http_client(options, HttpOptions::default().idle_timeout)?;
-            let server = crate::firestore::Server::new(url, &options.environment, http)?;
-            Ok(Arc::new(crate::firestore::FirestoreStore::new(server)))
-        }
-        #[cfg(feature = "duckdb")]
-        Some("duckdb") => {
-            let clock = Arc::clone(&options.clock);
-            let store = crate::duckdb::DuckdbStore::new(
-                url,
-                storage(options, HttpOptions::default().idle_timeout)?,
-                clock,
-            );
-            Ok(Arc::new(store?))
-        }
-        Some(backend) => {
-            let _ = password;
-            Err(StoreUrlError::NotBuilt(backend))
-        }
-        None => Err(StoreUrlError::UnknownScheme(url.scheme().to_owned())),
+impl OpenOptions {
+    #[cfg(any(feature = "postgres", feature = "redis", feature = "turso"))]
+    pub(crate) fn password(&self) -> Option<&str> {
+        let password = self.password.as_ref();
+        password.map(|password| password.expose().as_str())
     }
-}
 
-/// Returns a store that may serve copies of its entries if the options allow it.
-#[cfg(any(feature = "postgres", feature = "redis"))]
-fn followed<S: Store + crate::changes::Subscribe>(
-    store: S,
-    options: &OpenOptions,
-) -> Arc<dyn Store> {
-    match options.staleness {
-        Duration::ZERO => Arc::new(store),
-        staleness => Arc::new(crate::followed::FollowedStore::new(store, staleness)),
-    }
-}
-
-#[cfg(any(feature = "bucket", feature = "duckdb"))]
-fn storage(options: &OpenOptions, idle_timeout: Duration) -> Result<Storage, StoreUrlError> {
-    Ok(Storage::new(StorageOptions {
-        directory: std::path::PathBuf::new(),
-        environment: options.environment.clone(),
-        http: http_client(options, idle_timeout)?,
-    }))
-}
-
-#[cfg(any(
-    feature = "bucket",
-    feature = "duckdb",
-    feature = "firestore",
-    feature = "turso"
-))]
-fn http_client(options: &OpenOptions, idle_timeout: Duration) -> Result<HttpClient, StoreUrlError> {
-    let client = HttpClient::new(HttpOptions {
-        environment: options.environment.clone(),
-        idle_timeout,
-        ..HttpOptions::default()
-    });
-    client.map_err(|error| StoreUrlError::Invalid(error.to_string()))
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn stores_that_are_not_built_are_known_by_name() {
-        let error = |url| open(&StoreUrl::recognize(url).unwrap(), &OpenOptions::default()).err();
-        #[cfg(not(feature = "duckdb"))]
-        assert_eq!(
-            error("duckdb:file.db"),
-            Some(StoreUrlError::NotBuilt("duckdb"))
-        );
-        assert_eq!(
-            error("mysql://host"),
-            Some(StoreUrlError::UnknownScheme("mysql".into()))
-        );
-        assert!(matches!(
-            error("postgres://host:no/x"),
-            Some(StoreUrlError::Invalid(_))
-        ));
-        for url in [
-            "redis://host/no",
-            "s3://bucket",
-            "gs://bucket/",
-            "az:///x.db",
-        ] {
-            let error = error(url);
-            assert!(
-                matches!(error, Some(StoreUrlError::Invalid(_))),
-                "{url}: {error:?}"
-            );
+    /// Returns a store that may serve copies of its entries if the options allow it.
+    #[cfg(any(feature = "postgres", feature = "redis"))]
+    pub(crate) fn followed<S: Store + crate::changes::Subscribe>(
+        &self,
+        store: S,
+    ) -> Arc<dyn Store> {
+        match self.staleness {
+            Duration::ZERO => Arc::new(store),
+            staleness => Arc::new(crate::followed::FollowedStore::new(store, staleness)),
         }
+    }
+
+    /// Returns a client of files and buckets; `idle_timeout` in place of the default.
+    #[cfg(any(feature = "bucket", feature = "duckdb"))]
+    pub(crate) fn storage(&self, idle_timeout: Option<Duration>) -> Result<Storage, StoreUrlError> {
+        Ok(Storage::new(StorageOptions {
+            directory: std::path::PathBuf::new(),
+            environment: self.environment.clone(),
+            http: self.http_client(idle_timeout)?,
+        }))
+    }
+
+    /// Returns an HTTP client; `idle_timeout` in place of the default.
+    #[cfg(any(
+        feature = "bucket",
+        feature = "duckdb",
+        feature = "firestore",
+        feature = "turso"
+    ))]
+    pub(crate) fn http_client(
+        &self,
+        idle_timeout: Option<Duration>,
+    ) -> Result<HttpClient, StoreUrlError> {
+        let defaults = HttpOptions::default();
+        let client = HttpClient::new(HttpOptions {
+            environment: self.environment.clone(),
+            idle_timeout: idle_timeout.unwrap_or(defaults.idle_timeout),
+            ..defaults
+        });
+        client.map_err(|error| StoreUrlError::Invalid(error.to_string()))
     }
 }

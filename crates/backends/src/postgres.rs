@@ -37,10 +37,12 @@ use connections::{Connections, Work, is_busy};
 use row::{LabelColumns, Parameter, RecordColumns, indexed, indexed_all, whole, whole_all};
 
 use crate::changes::{Changes, Subscribe};
+use crate::open::OpenOptions;
 use crate::repetition::{
     Progress, Repetition, are_effects_enough, replaces_its_condition, result_of_first_put,
     with_owner,
 };
+use crate::url::{StoreUrl, StoreUrlError};
 
 pub use server::Server;
 pub use subscription::Subscription;
@@ -58,6 +60,12 @@ pub struct PostgresStore {
     connections: Arc<Connections>,
     /// Added to the server's time, in milliseconds. Zero but in tests.
     shift: Arc<AtomicI64>,
+}
+
+pub(crate) fn open(url: &StoreUrl, options: &OpenOptions) -> Result<Arc<dyn Store>, StoreUrlError> {
+    let server = Server::new(url, options.password())?;
+    let server = server.connecting_within(options.connect_timeout);
+    Ok(options.followed(PostgresStore::new(server)))
 }
 
 impl PostgresStore {

@@ -46,9 +46,11 @@ use record::{Stored, damaged, integer, text};
 use shard::Shard;
 
 use crate::changes::{Changes, Subscribe};
+use crate::open::OpenOptions;
 use crate::repetition::{
     are_effects_enough, replaces_its_condition, result_of_first_put, with_owner,
 };
+use crate::url::{StoreUrl, StoreUrlError};
 
 pub use server::Server;
 pub use subscription::Subscription;
@@ -70,6 +72,12 @@ pub struct RedisStore {
     /// Added to the server's time, in milliseconds. Zero but in tests.
     shift: Arc<AtomicI64>,
     births: Births,
+}
+
+pub(crate) fn open(url: &StoreUrl, options: &OpenOptions) -> Result<Arc<dyn Store>, StoreUrlError> {
+    let server = Server::new(url, options.password())?.durable(options.durable);
+    let server = server.connecting_within(options.connect_timeout);
+    Ok(options.followed(RedisStore::new(server)))
 }
 
 impl RedisStore {

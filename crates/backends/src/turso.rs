@@ -30,6 +30,9 @@ use record::{decode_labels, encode_labels, record_of_page, record_page};
 use select::{Columns, Excess};
 use statement::{Row, Rows, Statement, damaged};
 
+use crate::open::OpenOptions;
+use crate::url::{StoreUrl, StoreUrlError};
+
 pub use client::Server;
 
 /// Maximum size of a record, in bytes. A server returns 10 MB at most by default.
@@ -46,6 +49,11 @@ pub struct TursoStore {
     shift: Arc<AtomicI64>,
     /// Set once the tables exist.
     layout: OnceCell<()>,
+}
+
+pub(crate) fn open(url: &StoreUrl, options: &OpenOptions) -> Result<Arc<dyn Store>, StoreUrlError> {
+    let server = Server::new(url, options.password(), options.http_client(None)?)?;
+    Ok(Arc::new(TursoStore::new(server)))
 }
 
 impl TursoStore {

@@ -5,7 +5,7 @@ use std::fmt;
 
 use url::Url;
 
-use crate::registry::Backend;
+use crate::{Address, Backend};
 
 /// The beginnings of libpq's connection strings, which are not URLs.
 const KEYWORDS: [&str; 7] = [
@@ -73,7 +73,9 @@ impl StoreUrl {
     /// encoded: what one of them takes for a path is the password for another.
     fn read(scheme: &str, rest: &str) -> Self {
         let text = format!("{scheme}:{rest}");
-        if scheme == "duckdb" {
+        let backend = Backend::of_scheme(scheme);
+        let address = backend.map_or(Address::Host, |backend| backend.address);
+        if address == Address::Path {
             let (path, parameters) = rest.split_once('?').unwrap_or((rest, ""));
             return Self {
                 scheme: scheme.to_owned(),
@@ -100,8 +102,7 @@ impl StoreUrl {
                  %23, %40, %5C and %20",
             );
         }
-        let is_postgres = backend_of(scheme) == Some("postgres");
-        let (text, start) = if is_postgres {
+        let (text, start) = if address == Address::Hosts {
             match with_named_hosts(user, authority) {
                 Ok(authority) => (
                     format!("{scheme}://{authority}"),
@@ -116,7 +117,7 @@ impl StoreUrl {
         let authority = &text[start..];
         // The hosts after the first one, of a cluster, of a group of sentinels, or of a primary server and its standbys.
         let hosts = authority.split(['/', '?', '#']).next().unwrap_or_default();
-        let first = if scheme.contains('-') || is_postgres {
+        let first = if scheme.contains('-') || address == Address::Hosts {
             user.len()
                 + hosts[user.len()..]
                     .find(',')
@@ -196,25 +197,27 @@ impl StoreUrl {
     #[must_use]
     pub fn identity(&self, environment: &BTreeMap<String, String>) -> String {
         let mut location = self.location.clone();
-        let (scheme, port) = match self.scheme.as_str() {
-            "postgres" | "postgresql" => ("postgres", Some(5432)),
-            "redis" | "valkey" => ("redis", Some(6379)),
-            "rediss" | "valkeys" => ("rediss", Some(6379)),
-            other => (other, None),
-        };
-        if scheme == "postgres" {
-            location = with_default_ports(&location);
-        }
-        if let (Some(port), Ok(mut url)) = (port, Url::parse(&location)) {
-            // A URL without a host names no port.
-            let _ = url.set_port(Some(url.port().unwrap_or(port)));
-            if scheme.starts_with("redis") && ["", "/"].contains(&url.path()) {
-                url.set_path("/0");
+        let backend = Backend::of_scheme(&self.scheme);
+        let default = backend.and_then(|backend| {
+            let mut ports = backend.default_ports.iter();
+            let default = ports.find(|port| port.schemes.contains(&&*self.scheme))?;
+            Some((backend, default))
+        });
+        if let Some((backend, default)) = default {
+            if backend.address == Address::Hosts {
+                location = with_default_ports(&location, default.port);
             }
-            location = String::from(url);
-        }
-        if port.is_some() {
-            location.replace_range(..self.scheme.len(), scheme);
+            if let Ok(mut url) = Url::parse(&location) {
+                // A URL without a host names no port.
+                let _ = url.set_port(Some(url.port().unwrap_or(default.port)));
+                if let Some(path) = backend.default_path
+                    && ["", "/"].contains(&url.path())
+                {
+                    url.set_path(path);
+                }
+                location = String::from(url);
+            }
+            location.replace_range(..self.scheme.len(), default.counts_as);
         }
         let chosen = environment.iter().filter(|(name, _)| {
             ["ENDPOINT", "EMULATOR", "STORAGE_ACCOUNT"]
@@ -334,8 +337,8 @@ fn with_named_hosts(user: &str, authority: &str) -> Result<String, &'static str>
     Ok(format!("{user}{hosts}{path}{query}"))
 }
 
-/// Adds the default port to each of several hosts of a URL of Postgres that has none.
-fn with_default_ports(location: &str) -> String {
+/// Adds the default port to each of several hosts of a URL that has none.
+fn with_default_ports(location: &str, port: u16) -> String {
     let start = location.find("://").map_or(0, |at| at + "://".len());
     let end = location[start..]
         .find('/')
@@ -348,7 +351,7 @@ fn with_default_ports(location: &str) -> String {
         return location.to_owned();
     }
     let hosts = hosts.split(',').map(|host| match host_and_port(host) {
-        (host, "") => format!("{host}:5432"),
+        (host, "") => format!("{host}:{port}"),
         _ => host.to_owned(),
     });
     let hosts: Vec<_> = hosts.collect();

@@ -15,7 +15,7 @@ pub(crate) enum Backend {
 
 /// Returns the names of the backends that can be configured.
 fn built() -> Vec<&'static str> {
-    let servers = BACKENDS.iter().filter(|backend| backend.is_built);
+    let servers = BACKENDS.iter().filter(|backend| backend.is_built());
     let servers = servers.map(|backend| backend.name);
     ["sqlite"]
         .into_iter()
@@ -45,7 +45,8 @@ impl Backend {
             }
             Some(name) => name,
         };
-        let problem = if UNSUPPORTED_BACKENDS.contains(&name) {
+        let is_known = ServerBackend::named(name).is_some() || UNSUPPORTED_BACKENDS.contains(&name);
+        let problem = if is_known {
             Problem::new(
                 "backend-not-built",
                 format!("the store backend `{name}` is not part of this build"),
@@ -90,5 +91,21 @@ fn at(problem: Problem, settings: &MemorySettings) -> Problem {
     match &settings.place {
         Some(place) => problem.at(place),
         None => problem,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reference_names_every_backend() {
+        let reference = include_str!("../../../docs/YAML_REFERENCE.md");
+        let mut lines = reference.lines();
+        let line = lines.find(|line| line.contains("`settings.ltm.backend`"));
+        for backend in &BACKENDS {
+            let name = format!("`{}`", backend.name);
+            assert!(line.is_some_and(|line| line.contains(&name)), "{name}");
+        }
     }
 }
