@@ -20,9 +20,8 @@ use cachalot_core::Clock;
 use cachalot_store::implementation::{check_page, erase_step, reaches_reservations};
 use cachalot_store::sqlite::SqliteStore;
 use cachalot_store::{
-    Error, ErrorKind, Finding, GetOrReserve, GetOrReserveResult, GetResult, Label, LabelMatch,
-    Lease, Millis, PageRequest, PutAllResult, PutCondition, PutResult, Recall, RecallHit, Record,
-    RecordFilter, RecordPage, ReserveResult, SpaceUsage, Store, StoreInfo, StoreReply,
+    Error, ErrorKind, Finding, GetResult, LabelMatch, Lease, Millis, PageRequest, PutAllResult,
+    PutCondition, PutResult, Recall, RecallHit, Record, RecordFilter, RecordPage, Store, StoreInfo,
 };
 use ring::rand::SystemRandom;
 use tokio::sync::{Mutex, OwnedMappedMutexGuard, OwnedMutexGuard, watch};
@@ -34,6 +33,9 @@ use object::{DatabaseObject, LARGEST_DATABASE, LocalCopy, State, Turn, interrupt
 
 /// Maximum size of a record, in bytes.
 const LARGEST_VALUE: u64 = 8 << 20;
+
+/// Maximum length of a name, in bytes.
+const LONGEST_NAME: u64 = 64 << 10;
 
 /// Attempts of a write, if others write at the same time.
 const MAX_ATTEMPTS: u32 = 40;
@@ -71,12 +73,7 @@ impl BucketStore {
         storages: Storages,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, StoreUrlError> {
-        if let Some(fault) = url.fault() {
-            return Err(StoreUrlError::Invalid(format!(
-                "the URL of {} is invalid: {fault}",
-                url.location()
-            )));
-        }
+        url.check()?;
         let object = url.text().split_once("://").map_or("", |(_, rest)| rest);
         if !matches!(object.split_once('/'), Some((bucket, key)) if !bucket.is_empty() && !key.is_empty())
         {
@@ -87,13 +84,8 @@ impl BucketStore {
             )));
         }
         let about = StoreInfo {
-            name: "blob-sqlite",
-            location: url.location().to_owned(),
-            shared: true,
             reservations: false,
-            largest_value: LARGEST_VALUE,
-            longest_name: 64 << 10,
-            snapshot: true,
+            ..StoreInfo::new("blob-sqlite", url.location(), LARGEST_VALUE, LONGEST_NAME)
         };
         let writer = ring::rand::generate::<[u8; 16]>(&SystemRandom::new());
         let writer = writer.map_err(|_| {
@@ -228,243 +220,13 @@ fn without_copy() -> Error {
 }
 
 impl Store for BucketStore {
+    cachalot_store::forward_to_store!(later copy store: find counters usage);
+    cachalot_store::forward_to_store!(checked: get add raise_to amend);
+    cachalot_store::forward_to_store!(async: put put_all put_new erase touch inspect);
+    cachalot_store::forward_to_store!(refuse without_reservations: get_or_reserve reserve renew release);
+
     fn about(&self) -> &StoreInfo {
         &self.about
-    }
-
-    fn get<'a>(
-        &'a self,
-        space: &'a str,
-        key: &'a str,
-        counters: &'a [&'a str],
-    ) -> StoreReply<'a, GetResult> {
-        StoreReply::later(async move {
-            self.about
-                .check_names([space, key].into_iter().chain(counters.iter().copied()))?;
-            let copy = self.copy().await?;
-            copy.store.get(space, key, counters).settle().await
-        })
-    }
-
-    fn get_or_reserve<'a>(
-        &'a self,
-        _: &'a str,
-        _: &'a str,
-        _: GetOrReserve<'a>,
-    ) -> StoreReply<'a, GetOrReserveResult> {
-        StoreReply::Now(Err(self.without_reservations()))
-    }
-
-    fn put<'a>(
-        &'a self,
-        space: &'a str,
-        record: Record,
-        lease: Option<&'a Lease>,
-        counters: &'a [(&'a str, u64)],
-    ) -> StoreReply<'a, PutResult> {
-        StoreReply::later(async move {
-            self.about.check_put(space, &record, lease, counters)?;
-            if lease.is_some() {
-                return Err(self.without_reservations());
-            }
-            self.change(|store| {
-                let record = record.clone();
-                async move {
-                    let put = store.put(space, record, None, counters).settle().await?;
-                    Ok((put, matches!(put, PutResult::Stored { .. })))
-                }
-            })
-            .await
-        })
-    }
-
-    fn put_all<'a>(
-        &'a self,
-        condition: PutCondition<'a>,
-        records: Vec<(&'a str, Record)>,
-    ) -> StoreReply<'a, PutAllResult> {
-        StoreReply::later(async move {
-            self.about.check_put_all(&condition, &records)?;
-            self.change(|store| {
-                let (condition, records) = (condition.clone(), records.clone());
-                async move {
-                    let put = store.put_all(condition, records).settle().await?;
-                    Ok((put, put == PutAllResult::Stored))
-                }
-            })
-            .await
-        })
-    }
-
-    fn put_new<'a>(&'a self, space: &'a str, records: Vec<Record>) -> StoreReply<'a, Vec<bool>> {
-        StoreReply::later(async move {
-            for record in &records {
-                self.about.check_put(space, record, None, &[])?;
-            }
-            self.change(|store| {
-                let records = records.clone();
-                async move {
-                    let put = store.put_new(space, records).settle().await?;
-                    let is_changed = put.contains(&true);
-                    Ok((put, is_changed))
-                }
-            })
-            .await
-        })
-    }
-
-    fn reserve<'a>(
-        &'a self,
-        _: &'a str,
-        _: &'a str,
-        _: &'a [Label],
-        _: Duration,
-    ) -> StoreReply<'a, ReserveResult> {
-        StoreReply::Now(Err(self.without_reservations()))
-    }
-
-    fn renew<'a>(&'a self, _: &'a Lease, _: Duration) -> StoreReply<'a, bool> {
-        StoreReply::Now(Err(self.without_reservations()))
-    }
-
-    fn release(&self, _: Lease) -> StoreReply<'_, ()> {
-        StoreReply::Now(Err(self.without_reservations()))
-    }
-
-    fn find<'a>(
-        &'a self,
-        space: &'a str,
-        filter: &'a RecordFilter<'a>,
-        page: PageRequest<'a>,
-    ) -> StoreReply<'a, RecordPage> {
-        StoreReply::later(async move {
-            let copy = self.copy().await?;
-            copy.store.find(space, filter, page).settle().await
-        })
-    }
-
-    fn erase<'a>(
-        &'a self,
-        space: &'a str,
-        filter: &'a RecordFilter<'a>,
-        page: PageRequest<'a>,
-    ) -> StoreReply<'a, RecordPage> {
-        StoreReply::later(async move {
-            check_page(filter, &page)?;
-            self.change(|store| async move {
-                let mut erased = store.erase(space, filter, page).settle().await?;
-                // The copy may erase a part of the page at a time. Each change of the object writes all of it, so one
-                // has as much of the page as there is.
-                let is_part = erase_step(filter, page).limit < page.limit;
-                while is_part && !erased.records.is_empty() {
-                    let limit = page.limit.saturating_sub(erased.records.len() as u32);
-                    let rest = store.erase(space, filter, PageRequest { limit, ..page });
-                    let rest = rest.settle().await?;
-                    if rest.records.is_empty() {
-                        break;
-                    }
-                    erased.records.extend(rest.records);
-                    erased.sizes.extend(rest.sizes);
-                }
-                let is_changed = reaches_reservations(filter) || !erased.records.is_empty();
-                Ok((erased, is_changed))
-            })
-            .await
-        })
-    }
-
-    fn add<'a>(
-        &'a self,
-        space: &'a str,
-        additions: &'a [(&'a str, u64)],
-    ) -> StoreReply<'a, Vec<u64>> {
-        StoreReply::later(async move {
-            let names = additions.iter().map(|(name, _)| *name);
-            self.about.check_names([space].into_iter().chain(names))?;
-            self.change(
-                |store| async move { Ok((store.add(space, additions).settle().await?, true)) },
-            )
-            .await
-        })
-    }
-
-    fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> StoreReply<'a, u64> {
-        StoreReply::later(async move {
-            self.about.check_names([space, counter])?;
-            self.change(|store| async move {
-                let raised = store.raise_to(space, counter, value).settle().await?;
-                Ok((raised, true))
-            })
-            .await
-        })
-    }
-
-    fn counters<'a>(
-        &'a self,
-        space: &'a str,
-        prefix: &'a str,
-        after: Option<&'a str>,
-        limit: u32,
-    ) -> StoreReply<'a, Vec<(String, u64)>> {
-        StoreReply::later(async move {
-            let copy = self.copy().await?;
-            copy.store
-                .counters(space, prefix, after, limit)
-                .settle()
-                .await
-        })
-    }
-
-    /// In the copy alone: the next write uploads it.
-    fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> StoreReply<'a, ()> {
-        StoreReply::later(async move {
-            let mut state = self.state.lock().await;
-            let left = MAX_USES.saturating_sub(state.uses.len());
-            let uses = used.iter().take(left);
-            let uses = uses.map(|(key, at)| (space.to_owned(), (*key).to_owned(), *at));
-            state.uses.extend(uses);
-            match &state.copy {
-                Some(copy) => copy.store.touch(space, used).settle().await,
-                None => Ok(()),
-            }
-        })
-    }
-
-    fn amend<'a>(&'a self, space: &'a str, record: Record) -> StoreReply<'a, Option<u64>> {
-        StoreReply::later(async move {
-            self.about.check_amend(space, &record)?;
-            self.change(|store| {
-                let record = record.clone();
-                async move {
-                    let amended = store.amend(space, record).settle().await?;
-                    Ok((amended, amended.is_some()))
-                }
-            })
-            .await
-        })
-    }
-
-    fn usage<'a>(&'a self, space: &'a str) -> StoreReply<'a, SpaceUsage> {
-        StoreReply::later(async move {
-            let copy = self.copy().await?;
-            copy.store.usage(space).settle().await
-        })
-    }
-
-    fn inspect(&self) -> StoreReply<'_, Vec<Finding>> {
-        StoreReply::later(async move {
-            let copy = self.copy().await?;
-            let size = std::fs::metadata(copy.store.path()).map_or(0, |file| file.len());
-            let state = match copy.version {
-                Some(_) => format!(
-                    "about {} KiB, of at most {} MiB",
-                    size >> 10,
-                    LARGEST_DATABASE >> 20
-                ),
-                None => "does not exist yet; the first write creates it".to_owned(),
-            };
-            Ok(vec![Finding::good("database", state)])
-        })
     }
 
     fn recall(&self) -> Option<&dyn Recall> {
@@ -472,19 +234,158 @@ impl Store for BucketStore {
     }
 }
 
-impl Recall for BucketStore {
-    fn search<'a>(
-        &'a self,
-        query: &'a str,
-        labels: &'a [LabelMatch<'a>],
-        limit: u32,
-    ) -> StoreReply<'a, Vec<RecallHit>> {
-        StoreReply::later(async move {
-            let copy = self.copy().await?;
-            match copy.store.recall() {
-                Some(recall) => recall.search(query, labels, limit).settle().await,
-                None => Ok(Vec::new()),
+/// The calls of [`Store`] and [`Recall`].
+impl BucketStore {
+    async fn get(&self, space: &str, key: &str, counters: &[&str]) -> Result<GetResult, Error> {
+        let copy = self.copy().await?;
+        copy.store.get(space, key, counters).settle().await
+    }
+
+    async fn put(
+        &self,
+        space: &str,
+        record: Record,
+        lease: Option<&Lease>,
+        counters: &[(&str, u64)],
+    ) -> Result<PutResult, Error> {
+        self.about.check_put(space, &record, lease, counters)?;
+        if lease.is_some() {
+            return Err(self.without_reservations());
+        }
+        self.change(|store| {
+            let record = record.clone();
+            async move {
+                let put = store.put(space, record, None, counters).settle().await?;
+                Ok((put, matches!(put, PutResult::Stored { .. })))
             }
         })
+        .await
     }
+
+    async fn put_all(
+        &self,
+        condition: PutCondition<'_>,
+        records: Vec<(&str, Record)>,
+    ) -> Result<PutAllResult, Error> {
+        self.about.check_put_all(&condition, &records)?;
+        self.change(|store| {
+            let (condition, records) = (condition.clone(), records.clone());
+            async move {
+                let put = store.put_all(condition, records).settle().await?;
+                Ok((put, put == PutAllResult::Stored))
+            }
+        })
+        .await
+    }
+
+    async fn put_new(&self, space: &str, records: Vec<Record>) -> Result<Vec<bool>, Error> {
+        for record in &records {
+            self.about.check_put(space, record, None, &[])?;
+        }
+        self.change(|store| {
+            let records = records.clone();
+            async move {
+                let put = store.put_new(space, records).settle().await?;
+                let is_changed = put.contains(&true);
+                Ok((put, is_changed))
+            }
+        })
+        .await
+    }
+
+    async fn erase(
+        &self,
+        space: &str,
+        filter: &RecordFilter<'_>,
+        page: PageRequest<'_>,
+    ) -> Result<RecordPage, Error> {
+        check_page(filter, &page)?;
+        self.change(|store| async move {
+            let mut erased = store.erase(space, filter, page).settle().await?;
+            // The copy may erase a part of the page at a time. Each change of the object writes all of it, so one
+            // has as much of the page as there is.
+            let is_part = erase_step(filter, page).limit < page.limit;
+            while is_part && !erased.records.is_empty() {
+                let limit = page.limit.saturating_sub(erased.records.len() as u32);
+                let rest = store.erase(space, filter, PageRequest { limit, ..page });
+                let rest = rest.settle().await?;
+                if rest.records.is_empty() {
+                    break;
+                }
+                erased.records.extend(rest.records);
+                erased.sizes.extend(rest.sizes);
+            }
+            let is_changed = reaches_reservations(filter) || !erased.records.is_empty();
+            Ok((erased, is_changed))
+        })
+        .await
+    }
+
+    async fn add(&self, space: &str, additions: &[(&str, u64)]) -> Result<Vec<u64>, Error> {
+        self.change(|store| async move { Ok((store.add(space, additions).settle().await?, true)) })
+            .await
+    }
+
+    async fn raise_to(&self, space: &str, counter: &str, value: u64) -> Result<u64, Error> {
+        self.change(|store| async move {
+            let raised = store.raise_to(space, counter, value).settle().await?;
+            Ok((raised, true))
+        })
+        .await
+    }
+
+    /// In the copy alone: the next write uploads it.
+    async fn touch(&self, space: &str, used: &[(&str, Millis)]) -> Result<(), Error> {
+        let mut state = self.state.lock().await;
+        let left = MAX_USES.saturating_sub(state.uses.len());
+        let uses = used.iter().take(left);
+        let uses = uses.map(|(key, at)| (space.to_owned(), (*key).to_owned(), *at));
+        state.uses.extend(uses);
+        match &state.copy {
+            Some(copy) => copy.store.touch(space, used).settle().await,
+            None => Ok(()),
+        }
+    }
+
+    async fn amend(&self, space: &str, record: Record) -> Result<Option<u64>, Error> {
+        self.change(|store| {
+            let record = record.clone();
+            async move {
+                let amended = store.amend(space, record).settle().await?;
+                Ok((amended, amended.is_some()))
+            }
+        })
+        .await
+    }
+
+    async fn inspect(&self) -> Result<Vec<Finding>, Error> {
+        let copy = self.copy().await?;
+        let size = std::fs::metadata(copy.store.path()).map_or(0, |file| file.len());
+        let state = match copy.version {
+            Some(_) => format!(
+                "about {} KiB, of at most {} MiB",
+                size >> 10,
+                LARGEST_DATABASE >> 20
+            ),
+            None => "does not exist yet; the first write creates it".to_owned(),
+        };
+        Ok(vec![Finding::good("database", state)])
+    }
+
+    async fn search(
+        &self,
+        query: &str,
+        labels: &[LabelMatch<'_>],
+        limit: u32,
+    ) -> Result<Vec<RecallHit>, Error> {
+        let copy = self.copy().await?;
+        match copy.store.recall() {
+            Some(recall) => recall.search(query, labels, limit).settle().await,
+            None => Ok(Vec::new()),
+        }
+    }
+}
+
+impl Recall for BucketStore {
+    cachalot_store::forward_to_store!(async: search);
 }

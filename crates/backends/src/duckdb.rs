@@ -17,12 +17,12 @@ use bytes::Bytes;
 use cachalot_core::Clock;
 use cachalot_storage::Storage;
 use cachalot_store::implementation::{
-    check_page, deduplicate, has_equal_content, label_texts, lease_end, matches_all, time_left,
+    deduplicate, has_equal_content, lease_end, matches_all, refusal,
 };
 use cachalot_store::{
     Error, ErrorKind, Finding, GetOrReserve, GetOrReserveResult, GetResult, Label, Lease, Millis,
     PageRequest, PutAllResult, PutCondition, PutResult, Record, RecordFilter, RecordPage,
-    ReserveResult, SpaceUsage, Store, StoreInfo, StoreReply,
+    ReserveResult, SpaceUsage, Store, StoreInfo,
 };
 use duckdb::types::Value;
 use duckdb::{Connection, params};
@@ -55,16 +55,6 @@ enum Change<T> {
     Done(T),
     /// The records with these numbers need their objects before. Nothing was changed.
     Needs(Vec<usize>),
-}
-
-fn drafts<'a>(records: impl IntoIterator<Item = (&'a str, Record)>) -> Vec<Draft<'a>> {
-    let draft = |(space, record)| Draft {
-        space,
-        record,
-        is_large: false,
-        object: None,
-    };
-    records.into_iter().map(draft).collect()
 }
 
 pub(crate) fn open(url: &StoreUrl, options: &OpenOptions) -> Result<Arc<dyn Store>, StoreUrlError> {
@@ -115,13 +105,8 @@ impl DuckdbStore {
     pub fn open(path: &Path, clock: Arc<dyn Clock>) -> Self {
         let location = format!("duckdb:{}", path.display());
         let about = StoreInfo {
-            name: "duckdb",
-            location: location.clone(),
             shared: false,
-            reservations: true,
-            largest_value: LARGEST_VALUE,
-            longest_name: LONGEST_NAME,
-            snapshot: true,
+            ..StoreInfo::new("duckdb", &*location, LARGEST_VALUE, LONGEST_NAME)
         };
         Self {
             about,
@@ -130,40 +115,21 @@ impl DuckdbStore {
         }
     }
 
-    /// Checks, and executes a call in one transaction: at once, if no other call uses the file, and if it leaves no
-    /// object to be deleted.
-    fn run<'a, T: Send + 'a>(
-        &'a self,
-        checked: Result<(), Error>,
-        work: impl FnOnce(&Call<'_>) -> Result<T, Error> + Send + 'a,
-    ) -> StoreReply<'a, T> {
-        let done = self.transact(checked, work);
-        done.and_then(|(result, removed)| match removed.is_empty() {
-            true => StoreReply::Now(Ok(result)),
-            false => StoreReply::later(async move {
-                removed.delete().await;
-                Ok(result)
-            }),
-        })
+    /// Executes a call in one transaction, without waiting if no other call uses the file; deletes the objects that it
+    /// leaves.
+    async fn run<T>(&self, work: impl FnOnce(&Call<'_>) -> Result<T, Error>) -> Result<T, Error> {
+        let (result, removed) = self.transact(work).await?;
+        removed.delete().await;
+        Ok(result)
     }
 
     /// Executes a call like [`Self::run`]; returns the objects to which no record refers any more, too.
-    fn transact<'a, T: Send + 'a>(
-        &'a self,
-        checked: Result<(), Error>,
-        work: impl FnOnce(&Call<'_>) -> Result<T, Error> + Send + 'a,
-    ) -> StoreReply<'a, (T, Unreferenced)> {
-        if let Err(error) = checked {
-            return StoreReply::Now(Err(error));
-        }
-        let execute = |file| {
-            let (result, objects) = self.execute(file, work)?;
-            Ok((result, self.unreferenced(objects.removed)))
-        };
-        match self.file.try_lock() {
-            Some(file) => StoreReply::Now(execute(file)),
-            None => StoreReply::later(async move { execute(self.file.lock().await) }),
-        }
+    async fn transact<T>(
+        &self,
+        work: impl FnOnce(&Call<'_>) -> Result<T, Error>,
+    ) -> Result<(T, Unreferenced), Error> {
+        let (result, objects) = self.execute(self.file.lock().await, work)?;
+        Ok((result, self.unreferenced(objects.removed)))
     }
 
     fn execute<T>(
@@ -184,47 +150,41 @@ impl DuckdbStore {
     }
 
     /// Stores records: writes the objects that `work` needs, and executes it again. It changes nothing before.
-    fn change<'a, T: Send + 'a>(
-        &'a self,
-        checked: Result<(), Error>,
-        mut drafts: Vec<Draft<'a>>,
-        work: impl Fn(&Call<'_>, &[Draft<'a>]) -> Result<Change<T>, Error> + Send + Sync + 'a,
-    ) -> StoreReply<'a, T> {
-        for draft in &mut drafts {
-            let size = draft.record.value.len();
-            draft.is_large = self.values.is_some() && LargeValues::is_large(size);
-        }
-        if checked.is_err() || !drafts.iter().any(|draft| draft.is_large) {
-            return self.run(checked, move |call| match work(call, &drafts)? {
-                Change::Done(result) => Ok(result),
-                Change::Needs(_) => Err(self.without_values()),
-            });
-        }
-        StoreReply::later(async move {
-            let mut written = self.unreferenced(Vec::new());
-            loop {
-                let file = self.file.lock().await;
-                let (change, objects) = self.execute(file, |call| work(call, &drafts))?;
-                match change {
-                    Change::Done(result) => {
-                        written.keep(&objects.stored);
-                        let removed = self.unreferenced(objects.removed);
-                        written.delete().await;
-                        removed.delete().await;
-                        return Ok(result);
-                    }
-                    Change::Needs(needed) => {
-                        for index in needed {
-                            let value = drafts[index].record.value.clone();
-                            let object = Object::new(&value)?;
-                            written.add(&object);
-                            self.write(&object, value).await?;
-                            drafts[index].object = Some(object);
-                        }
+    async fn change<T>(
+        &self,
+        records: impl IntoIterator<Item = (&str, Record)>,
+        work: impl Fn(&Call<'_>, &[Draft<'_>]) -> Result<Change<T>, Error>,
+    ) -> Result<T, Error> {
+        let draft = |(space, record): (_, Record)| Draft {
+            space,
+            is_large: self.values.is_some() && LargeValues::is_large(record.value.len()),
+            record,
+            object: None,
+        };
+        let mut drafts: Vec<_> = records.into_iter().map(draft).collect();
+        let mut written = self.unreferenced(Vec::new());
+        loop {
+            let file = self.file.lock().await;
+            let (change, objects) = self.execute(file, |call| work(call, &drafts))?;
+            match change {
+                Change::Done(result) => {
+                    written.keep(&objects.stored);
+                    let removed = self.unreferenced(objects.removed);
+                    written.delete().await;
+                    removed.delete().await;
+                    return Ok(result);
+                }
+                Change::Needs(needed) => {
+                    for index in needed {
+                        let value = drafts[index].record.value.clone();
+                        let object = Object::new(&value)?;
+                        written.add(&object);
+                        self.write(&object, value).await?;
+                        drafts[index].object = Some(object);
                     }
                 }
             }
-        })
+        }
     }
 
     fn unreferenced(&self, names: Vec<String>) -> Unreferenced {
@@ -265,12 +225,11 @@ impl DuckdbStore {
             match self.read(&object).await {
                 Ok(value) => record.value = value,
                 Err(error) if error.kind == ErrorKind::Corrupt => {
-                    let now = self.run(Ok(()), |call| call.record(space, &record.key));
-                    let now = now.settle().await?.and_then(|found| found.object);
-                    return match now == Some(object) {
-                        true => Err(error),
-                        false => Ok(None),
-                    };
+                    let now = self.run(|call| call.record(space, &record.key)).await?;
+                    if now.and_then(|found| found.object) == Some(object) {
+                        return Err(error);
+                    }
+                    return Ok(None);
                 }
                 Err(error) => return Err(error),
             }
@@ -295,8 +254,8 @@ impl DuckdbStore {
                 Err(error) if error.kind == ErrorKind::Corrupt => error,
                 Err(error) => return Err(error),
             };
-            let now = self.run(Ok(()), |call| call.record(space, &record.key));
-            let Some(now) = now.settle().await? else {
+            let now = self.run(|call| call.record(space, &record.key)).await?;
+            let Some(now) = now else {
                 return Ok(None);
             };
             if now.object.as_ref() == Some(&known) {
@@ -340,98 +299,69 @@ pub fn csv_to_parquet(csv: &Path, columns: &[(&str, &str)], parquet: &Path) -> d
 }
 
 impl Store for DuckdbStore {
+    cachalot_store::forward_to_store!(checked inline: get get_or_reserve reserve find erase add raise_to);
+    cachalot_store::forward_to_store!(checked inline: counters touch amend usage);
+    cachalot_store::forward_to_store!(inline: put put_all renew release inspect);
+
     fn about(&self) -> &StoreInfo {
         &self.about
     }
+}
 
-    fn get<'a>(
-        &'a self,
-        space: &'a str,
-        key: &'a str,
-        counters: &'a [&'a str],
-    ) -> StoreReply<'a, GetResult> {
-        let names = [space, key].into_iter().chain(counters.iter().copied());
-        let first = self.run(self.about.check_names(names), |call| {
-            call.get(space, key, counters)
-        });
-        first.and_then(move |first| match first {
-            (found, None) => StoreReply::Now(Ok(found)),
-            mut read => StoreReply::later(async move {
-                loop {
-                    if let Some(found) = self.complete(space, read).await? {
-                        return Ok(found);
-                    }
-                    let again = self.run(Ok(()), |call| call.get(space, key, counters));
-                    read = again.settle().await?;
-                }
-            }),
-        })
-    }
-
-    fn get_or_reserve<'a>(
-        &'a self,
-        space: &'a str,
-        key: &'a str,
-        request: GetOrReserve<'a>,
-    ) -> StoreReply<'a, GetOrReserveResult> {
-        let own = [space, key].into_iter().chain(label_texts(request.labels));
-        let names = own.chain(request.counters.iter().copied());
-        let get_or_reserve = move |call: &Call<'_>| {
-            let (found, object) = call.get(space, key, request.counters)?;
-            let reserved = match request.stale.is_answered_by(&found) {
-                true => None,
-                false => Some(call.reserve(space, key, request.labels, request.hold)?),
-            };
-            Ok(((found, object), reserved))
-        };
-        let first = self.run(self.about.check_names(names), get_or_reserve);
-        first.and_then(move |first| match first {
-            ((found, None), reserved) => {
-                StoreReply::Now(Ok(GetOrReserveResult { found, reserved }))
+/// The calls of [`Store`].
+impl DuckdbStore {
+    async fn get(&self, space: &str, key: &str, counters: &[&str]) -> Result<GetResult, Error> {
+        loop {
+            let read = self.run(|call| call.get(space, key, counters)).await?;
+            if let Some(found) = self.complete(space, read).await? {
+                return Ok(found);
             }
-            (mut read, mut reserved) => StoreReply::later(async move {
-                loop {
-                    match self.complete(space, read).await {
-                        Ok(Some(found)) => return Ok(GetOrReserveResult { found, reserved }),
-                        Ok(None) => {}
-                        Err(error) => {
-                            if let Some(ReserveResult::Held(lease)) = reserved {
-                                let _ = self.release(lease).settle().await;
-                            }
-                            return Err(error);
-                        }
-                    }
-                    if reserved.is_some() {
-                        let again = self.run(Ok(()), |call| call.get(space, key, request.counters));
-                        read = again.settle().await?;
-                    } else {
-                        let again = self.run(Ok(()), get_or_reserve);
-                        (read, reserved) = again.settle().await?;
-                    }
-                }
-            }),
-        })
+        }
     }
 
-    fn put<'a>(
-        &'a self,
-        space: &'a str,
+    async fn get_or_reserve(
+        &self,
+        space: &str,
+        key: &str,
+        request: GetOrReserve<'_>,
+    ) -> Result<GetOrReserveResult, Error> {
+        let mut reserved = None;
+        loop {
+            let read = self.run(|call| {
+                let read = call.get(space, key, request.counters)?;
+                if reserved.is_none() && !request.stale.is_answered_by(&read.0) {
+                    reserved = Some(call.reserve(space, key, request.labels, request.hold)?);
+                }
+                Ok(read)
+            });
+            let read = read.await?;
+            match self.complete(space, read).await {
+                Ok(Some(found)) => return Ok(GetOrReserveResult { found, reserved }),
+                Ok(None) => {}
+                Err(error) => {
+                    if let Some(ReserveResult::Held(lease)) = reserved {
+                        let _ = self.release(lease).await;
+                    }
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    async fn put(
+        &self,
+        space: &str,
         mut record: Record,
-        lease: Option<&'a Lease>,
-        counters: &'a [(&'a str, u64)],
-    ) -> StoreReply<'a, PutResult> {
+        lease: Option<&Lease>,
+        counters: &[(&str, u64)],
+    ) -> Result<PutResult, Error> {
         record.labels = deduplicate(record.labels);
-        let checked = self.about.check_put(space, &record, lease, counters);
-        self.change(checked, drafts([(space, record)]), move |call, drafts| {
-            if let Some(lease) = lease
-                && !call.is_current(lease)?
-            {
-                return Ok(Change::Done(PutResult::LeaseLost));
-            }
-            for (counter, (name, value)) in counters.iter().enumerate() {
-                if call.count(space, name)? != *value {
-                    return Ok(Change::Done(PutResult::CounterChanged { counter }));
-                }
+        self.about.check_put(space, &record, lease, counters)?;
+        self.change([(space, record)], |call, drafts| {
+            let stored = |lease: &Lease| call.lease(&lease.space, &lease.key);
+            let count = |name: &str| call.count(space, name);
+            if let Some(refused) = refusal(lease, counters, stored, count)? {
+                return Ok(Change::Done(refused));
             }
             let draft = &drafts[0];
             if draft.needs_object() {
@@ -443,24 +373,22 @@ impl Store for DuckdbStore {
             let revision = call.put(draft)?;
             Ok(Change::Done(PutResult::Stored { revision }))
         })
+        .await
     }
 
-    fn put_all<'a>(
-        &'a self,
-        condition: PutCondition<'a>,
-        mut records: Vec<(&'a str, Record)>,
-    ) -> StoreReply<'a, PutAllResult> {
+    async fn put_all(
+        &self,
+        condition: PutCondition<'_>,
+        mut records: Vec<(&str, Record)>,
+    ) -> Result<PutAllResult, Error> {
         for (_, record) in &mut records {
             record.labels = deduplicate(std::mem::take(&mut record.labels));
         }
-        let checked = self.about.check_put_all(&condition, &records);
-        self.change(checked, drafts(records), move |call, drafts| {
+        self.about.check_put_all(&condition, &records)?;
+        self.change(records, |call, drafts| {
             let (space, key) = (condition.space, condition.key);
-            if let Some(lease) = call.lease(space, key)?
-                && lease.is_current
-                && lease.until > call.now
-            {
-                let left = time_left(lease.until, call.now);
+            let lease = call.lease(space, key)?;
+            if let Some(left) = lease.and_then(|lease| lease.left(call.now)) {
                 return Ok(Change::Done(PutAllResult::Busy { left }));
             }
             let is_expected = match (call.record(space, key)?, &condition.value) {
@@ -494,23 +422,22 @@ impl Store for DuckdbStore {
             }
             Ok(Change::Done(PutAllResult::Stored))
         })
+        .await
     }
 
-    fn reserve<'a>(
-        &'a self,
-        space: &'a str,
-        key: &'a str,
-        labels: &'a [Label],
+    async fn reserve(
+        &self,
+        space: &str,
+        key: &str,
+        labels: &[Label],
         hold: Duration,
-    ) -> StoreReply<'a, ReserveResult> {
-        let names = [space, key].into_iter().chain(label_texts(labels));
-        self.run(self.about.check_names(names), move |call| {
-            call.reserve(space, key, labels, hold)
-        })
+    ) -> Result<ReserveResult, Error> {
+        self.run(|call| call.reserve(space, key, labels, hold))
+            .await
     }
 
-    fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> StoreReply<'a, bool> {
-        self.run(Ok(()), move |call| {
+    async fn renew(&self, lease: &Lease, hold: Duration) -> Result<bool, Error> {
+        self.run(|call| {
             if !call.is_current(lease)? {
                 return Ok(false);
             }
@@ -519,101 +446,92 @@ impl Store for DuckdbStore {
             call.execute(renew, params![until, lease.space, lease.key])?;
             Ok(true)
         })
+        .await
     }
 
-    fn release(&self, lease: Lease) -> StoreReply<'_, ()> {
-        self.run(Ok(()), move |call| match call.is_current(&lease)? {
-            true => call.end_lease(&lease.space, &lease.key),
-            false => Ok(()),
+    async fn release(&self, lease: Lease) -> Result<(), Error> {
+        self.run(|call| {
+            if call.is_current(&lease)? {
+                call.end_lease(&lease.space, &lease.key)?;
+            }
+            Ok(())
         })
+        .await
     }
 
-    fn find<'a>(
-        &'a self,
-        space: &'a str,
-        filter: &'a RecordFilter<'a>,
-        page: PageRequest<'a>,
-    ) -> StoreReply<'a, RecordPage> {
-        let checked = check_page(filter, &page).and_then(|()| self.about.check_names([space]));
-        let selected = self.run(checked, move |call| call.page(space, filter, &page));
-        selected.and_then(move |selected| match selected.has_objects() {
-            false => StoreReply::Now(Ok(selected.page)),
-            true => StoreReply::later(async move {
-                let request = page;
-                let Selected { mut page, objects } = selected;
-                let records = std::mem::take(&mut page.records).into_iter();
-                let sizes = std::mem::take(&mut page.sizes);
-                let found = records.zip(sizes).zip(objects);
-                let found = stream::iter(found).map(|((record, size), object)| {
-                    self.complete_match(space, filter, &request, (record, size, object))
-                });
-                let mut found = found.buffered(CONCURRENT);
-                while let Some(found) = found.next().await {
-                    if let Some((record, size)) = found? {
-                        page.records.push(record);
-                        page.sizes.push(size);
-                    }
-                }
-                drop(found);
-                Ok(page)
-            }),
-        })
+    async fn find(
+        &self,
+        space: &str,
+        filter: &RecordFilter<'_>,
+        request: PageRequest<'_>,
+    ) -> Result<RecordPage, Error> {
+        let selected = self.run(|call| call.page(space, filter, &request)).await?;
+        let has_objects = selected.has_objects();
+        let Selected { mut page, objects } = selected;
+        if !has_objects {
+            return Ok(page);
+        }
+        let records = std::mem::take(&mut page.records).into_iter();
+        let sizes = std::mem::take(&mut page.sizes);
+        let found = records.zip(sizes).zip(objects);
+        let found = stream::iter(found).map(|((record, size), object)| {
+            self.complete_match(space, filter, &request, (record, size, object))
+        });
+        let mut found = found.buffered(CONCURRENT);
+        while let Some(found) = found.next().await {
+            if let Some((record, size)) = found? {
+                page.records.push(record);
+                page.sizes.push(size);
+            }
+        }
+        drop(found);
+        Ok(page)
     }
 
-    fn erase<'a>(
-        &'a self,
-        space: &'a str,
-        filter: &'a RecordFilter<'a>,
-        page: PageRequest<'a>,
-    ) -> StoreReply<'a, RecordPage> {
-        let checked = check_page(filter, &page).and_then(|()| self.about.check_names([space]));
-        let erased = self.transact(checked, move |call| call.erase(space, filter, &page));
-        erased.and_then(move |(erased, removed)| match removed.is_empty() {
-            true => StoreReply::Now(Ok(erased.page)),
-            false => StoreReply::later(async move {
-                let Selected { mut page, objects } = erased;
-                for (record, object) in page.records.iter_mut().zip(objects) {
-                    if let Some(object) = object {
-                        record.value = self.read(&object).await?;
-                    }
-                }
-                removed.delete().await;
-                Ok(page)
-            }),
-        })
+    async fn erase(
+        &self,
+        space: &str,
+        filter: &RecordFilter<'_>,
+        page: PageRequest<'_>,
+    ) -> Result<RecordPage, Error> {
+        let erased = self.transact(|call| call.erase(space, filter, &page));
+        let (Selected { mut page, objects }, removed) = erased.await?;
+        for (record, object) in page.records.iter_mut().zip(objects) {
+            if let Some(object) = object {
+                record.value = self.read(&object).await?;
+            }
+        }
+        removed.delete().await;
+        Ok(page)
     }
 
-    fn add<'a>(
-        &'a self,
-        space: &'a str,
-        additions: &'a [(&'a str, u64)],
-    ) -> StoreReply<'a, Vec<u64>> {
-        let names = additions.iter().map(|(name, _)| *name);
-        let checked = self.about.check_names([space].into_iter().chain(names));
-        self.run(checked, move |call| {
+    async fn add(&self, space: &str, additions: &[(&str, u64)]) -> Result<Vec<u64>, Error> {
+        self.run(|call| {
             let add = |(name, count): &(&str, u64)| {
                 let value = call.count(space, name)?.saturating_add(*count);
                 call.set_count(space, name, value)
             };
             additions.iter().map(add).collect()
         })
+        .await
     }
 
-    fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> StoreReply<'a, u64> {
-        self.run(self.about.check_names([space, counter]), move |call| {
+    async fn raise_to(&self, space: &str, counter: &str, value: u64) -> Result<u64, Error> {
+        self.run(|call| {
             let value = call.count(space, counter)?.max(value);
             call.set_count(space, counter, value)
         })
+        .await
     }
 
-    fn counters<'a>(
-        &'a self,
-        space: &'a str,
-        prefix: &'a str,
-        after: Option<&'a str>,
+    async fn counters(
+        &self,
+        space: &str,
+        prefix: &str,
+        after: Option<&str>,
         limit: u32,
-    ) -> StoreReply<'a, Vec<(String, u64)>> {
-        self.run(self.about.check_names([space]), move |call| {
+    ) -> Result<Vec<(String, u64)>, Error> {
+        self.run(|call| {
             let read = format!(
                 "SELECT name, value FROM cachalot_counters WHERE space = ? AND value > 0 \
                  AND starts_with(name, ?) AND (? OR name > ?) ORDER BY name LIMIT {limit}"
@@ -628,10 +546,11 @@ impl Store for DuckdbStore {
                 Ok((row.get(0)?, row.get::<_, i64>(1)?.unsigned_abs()))
             })
         })
+        .await
     }
 
-    fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> StoreReply<'a, ()> {
-        self.run(self.about.check_names([space]), move |call| {
+    async fn touch(&self, space: &str, used: &[(&str, Millis)]) -> Result<(), Error> {
+        self.run(|call| {
             let touch =
                 "UPDATE cachalot_records SET used = ? WHERE space = ? AND key = ? AND used < ?";
             for (key, at) in used {
@@ -639,21 +558,22 @@ impl Store for DuckdbStore {
             }
             Ok(())
         })
+        .await
     }
 
-    fn amend<'a>(&'a self, space: &'a str, record: Record) -> StoreReply<'a, Option<u64>> {
-        let checked = self.about.check_amend(space, &record);
+    async fn amend(&self, space: &str, record: Record) -> Result<Option<u64>, Error> {
         let revision = record.revision + 1;
-        self.change(checked, drafts([(space, record)]), move |call, drafts| {
+        self.change([(space, record)], |call, drafts| {
             Ok(match call.amend(&drafts[0])? {
                 Some(is_amended) => Change::Done(is_amended.then_some(revision)),
                 None => Change::Needs(vec![0]),
             })
         })
+        .await
     }
 
-    fn usage<'a>(&'a self, space: &'a str) -> StoreReply<'a, SpaceUsage> {
-        self.run(self.about.check_names([space]), move |call| {
+    async fn usage(&self, space: &str) -> Result<SpaceUsage, Error> {
+        self.run(|call| {
             let read = "SELECT count(*), coalesce(sum(weight), 0)::BIGINT FROM cachalot_records \
                         WHERE space = ?";
             let usage = call.one(read, params![space], |row| {
@@ -664,10 +584,11 @@ impl Store for DuckdbStore {
             })?;
             Ok(usage.unwrap_or_default())
         })
+        .await
     }
 
-    fn inspect(&self) -> StoreReply<'_, Vec<Finding>> {
-        self.run(Ok(()), move |call| {
+    async fn inspect(&self) -> Result<Vec<Finding>, Error> {
+        self.run(|call| {
             let version = call.one("SELECT version()", [], |row| row.get::<_, String>(0))?;
             let version = format!("DuckDB {}", version.unwrap_or_default());
             let values = self.values.as_ref();
@@ -683,5 +604,6 @@ impl Store for DuckdbStore {
             findings.extend(values);
             Ok(findings)
         })
+        .await
     }
 }

@@ -18,13 +18,13 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use cachalot_store::implementation::{
-    check_page, deduplicate, has_equal_content, label_texts, labels_to_json, lease_end,
-    next_erasure, reaches_reservations, signed, time_left, too_new, weight,
+    StoredLease, deduplicate, has_equal_content, labels_to_json, lease_end, next_erasure,
+    reaches_reservations, refusal, signed, too_new, weight,
 };
 use cachalot_store::{
     Error, ErrorKind, Finding, GetOrReserve, GetOrReserveResult, GetResult, Label, Lease, Millis,
     PageRequest, PutAllResult, PutCondition, PutResult, Record, RecordFilter, RecordPage,
-    ReserveResult, SpaceUsage, Store, StoreInfo, StoreReply, counter,
+    ReserveResult, SpaceUsage, Store, StoreInfo, counter,
 };
 use serde_json::{Value, json};
 
@@ -35,7 +35,7 @@ use document::{
 use find::{BATCH, Selection, WITHOUT_VALUE};
 use name::IdRange;
 use reader::{Documents, Query, Reader};
-use space::{LeaseRead, Space, counter_fields, counter_value, ended, transform};
+use space::{Space, counter_fields, counter_value, ended, stored_lease, transform};
 
 use crate::open::OpenOptions;
 use crate::pause::random_pause;
@@ -90,14 +90,9 @@ impl FirestoreStore {
     #[must_use]
     pub fn with_shift(server: Server, shift: Arc<AtomicI64>) -> Self {
         let about = StoreInfo {
-            name: "firestore",
-            location: server.location().to_owned(),
-            shared: true,
-            reservations: true,
-            largest_value: LARGEST_VALUE,
-            longest_name: LONGEST_NAME,
             // The server does not promise one moment for all documents of a request.
             snapshot: false,
+            ..StoreInfo::new("firestore", server.location(), LARGEST_VALUE, LONGEST_NAME)
         };
         Self {
             about,
@@ -229,19 +224,11 @@ impl FirestoreStore {
         let now = self.time(read);
         let path = space.0.lease(key);
         let document = read.get(&path);
-        let before = LeaseRead::of(document)?;
-        if let Some(lease) = &before
-            && lease.is_current
-            && lease.until > now
-        {
-            let busy = ReserveResult::Busy {
-                fence: lease.fence,
-                left: time_left(lease.until, now),
-            };
+        let before = stored_lease(document)?;
+        if let Some(busy) = before.and_then(|before| before.busy(now)) {
             return Ok((None, busy));
         }
-        let last = before.map_or(0, |lease| lease.fence);
-        let fence = last.saturating_add(1).max(read.micros.unsigned_abs());
+        let fence = StoredLease::next_fence(before.as_ref(), read.micros.unsigned_abs());
         let write = Fields::default()
             .text("key", key)
             .text("labels", &labels_to_json(labels))
@@ -331,8 +318,8 @@ impl FirestoreStore {
 #[cfg(feature = "testing")]
 impl cachalot_store::conformance::layouts::ChangeLayout for FirestoreStore {
     /// Lets pass the time after which other handles with the same shift compare the layout again.
-    fn set_newer_layout(&self, is_newer: bool) -> StoreReply<'_, ()> {
-        StoreReply::later(async move {
+    fn set_newer_layout(&self, is_newer: bool) -> cachalot_store::StoreReply<'_, ()> {
+        cachalot_store::StoreReply::later(async move {
             let path = self.server.path("layout");
             let version = LAYOUT + i64::from(is_newer);
             let write = Fields::default().number("version", version).replace(&path);
@@ -345,437 +332,371 @@ impl cachalot_store::conformance::layouts::ChangeLayout for FirestoreStore {
 }
 
 impl Store for FirestoreStore {
+    cachalot_store::forward_to_store!(checked: get get_or_reserve reserve find erase add raise_to counters);
+    cachalot_store::forward_to_store!(checked: touch amend usage);
+    cachalot_store::forward_to_store!(async: put put_all renew release inspect);
+
     fn about(&self) -> &StoreInfo {
         &self.about
     }
+}
 
-    fn get<'a>(
-        &'a self,
-        space: &'a str,
-        key: &'a str,
-        counters: &'a [&'a str],
-    ) -> StoreReply<'a, GetResult> {
-        StoreReply::later(async move {
-            self.about
-                .check_names([space, key].into_iter().chain(counters.iter().copied()))?;
-            let space = self.space(space);
-            let reader = self.reader().await?;
-            let paths = Self::get_paths(&space, key, counters);
-            let read = reader.get(&paths, None).await?;
-            self.get_result(&read, &space, key, counters)
-        })
+/// The calls of [`Store`].
+impl FirestoreStore {
+    async fn get(&self, space: &str, key: &str, counters: &[&str]) -> Result<GetResult, Error> {
+        let space = self.space(space);
+        let reader = self.reader().await?;
+        let paths = Self::get_paths(&space, key, counters);
+        let read = reader.get(&paths, None).await?;
+        self.get_result(&read, &space, key, counters)
     }
 
-    fn get_or_reserve<'a>(
-        &'a self,
-        space: &'a str,
-        key: &'a str,
-        request: GetOrReserve<'a>,
-    ) -> StoreReply<'a, GetOrReserveResult> {
-        StoreReply::later(async move {
-            let own = [space, key].into_iter().chain(label_texts(request.labels));
-            self.about
-                .check_names(own.chain(request.counters.iter().copied()))?;
-            let paths = &self.space(space);
-            let result = self.conditional(|reader| async move {
-                let mut documents = Self::get_paths(paths, key, request.counters);
-                documents.push(paths.lease(key));
-                let read = reader.get(&documents, None).await?;
-                let found = self.get_result(&read, paths, key, request.counters)?;
-                if request.stale.is_answered_by(&found) {
-                    let reserved = None;
-                    return Ok((Vec::new(), GetOrReserveResult { found, reserved }));
-                }
-                let (labels, hold) = (request.labels, request.hold);
-                let (write, reserved) =
-                    self.reservation(&read, (paths, space), key, labels, hold)?;
-                let reserved = Some(reserved);
-                let writes = write.into_iter().collect();
-                Ok((writes, GetOrReserveResult { found, reserved }))
-            });
-            let result = result.await?;
-            if let Some(reserved) = &result.reserved {
-                leases::after_reservation(&self.server, paths, reserved, result.found.now);
+    async fn get_or_reserve(
+        &self,
+        space: &str,
+        key: &str,
+        request: GetOrReserve<'_>,
+    ) -> Result<GetOrReserveResult, Error> {
+        let paths = &self.space(space);
+        let result = self.conditional(|reader| async move {
+            let mut documents = Self::get_paths(paths, key, request.counters);
+            documents.push(paths.lease(key));
+            let read = reader.get(&documents, None).await?;
+            let found = self.get_result(&read, paths, key, request.counters)?;
+            if request.stale.is_answered_by(&found) {
+                let reserved = None;
+                return Ok((Vec::new(), GetOrReserveResult { found, reserved }));
             }
-            Ok(result)
-        })
+            let (labels, hold) = (request.labels, request.hold);
+            let (write, reserved) = self.reservation(&read, (paths, space), key, labels, hold)?;
+            let reserved = Some(reserved);
+            let writes = write.into_iter().collect();
+            Ok((writes, GetOrReserveResult { found, reserved }))
+        });
+        let result = result.await?;
+        if let Some(reserved) = &result.reserved {
+            leases::after_reservation(&self.server, paths, reserved, result.found.now);
+        }
+        Ok(result)
     }
 
-    fn put<'a>(
-        &'a self,
-        space: &'a str,
+    async fn put(
+        &self,
+        space: &str,
         mut record: Record,
-        lease: Option<&'a Lease>,
-        counters: &'a [(&'a str, u64)],
-    ) -> StoreReply<'a, PutResult> {
-        StoreReply::later(async move {
-            record.labels = deduplicate(record.labels);
-            self.about.check_put(space, &record, lease, counters)?;
-            check_labels(&record)?;
-            let (space, record) = (&self.space(space), &record);
-            self.transaction(|reader| async move {
-                let mut paths = vec![space.record(&record.key)];
-                paths.extend(counters.iter().map(|(name, _)| space.counter(name)));
-                paths.extend(lease.map(|lease| space.lease(&lease.key)));
-                let mask = ["revision", "labels", "count", "fence", "until", "current"];
-                let read = reader.get(&paths, Some(&mask)).await?;
-                let mut writes = Vec::new();
-                if let Some(lease) = lease {
-                    let path = space.lease(&lease.key);
-                    match LeaseRead::of(read.get(&path))? {
-                        Some(read) if read.is_current && read.fence == lease.fence => {}
-                        _ => return Ok((writes, PutResult::LeaseLost)),
-                    }
-                    writes.push(ended(&path));
-                }
-                for (counter, (name, value)) in counters.iter().enumerate() {
-                    if counter_value(&read, space, name)? != *value {
-                        return Ok((Vec::new(), PutResult::CounterChanged { counter }));
-                    }
-                }
-                let (puts, revision) = self.put_writes(&read, space, record, 0)?;
-                writes.extend(puts);
-                Ok((writes, PutResult::Stored { revision }))
-            })
-            .await
-        })
-    }
-
-    fn put_all<'a>(
-        &'a self,
-        condition: PutCondition<'a>,
-        mut records: Vec<(&'a str, Record)>,
-    ) -> StoreReply<'a, PutAllResult> {
-        StoreReply::later(async move {
-            for (_, record) in &mut records {
-                record.labels = deduplicate(std::mem::take(&mut record.labels));
+        lease: Option<&Lease>,
+        counters: &[(&str, u64)],
+    ) -> Result<PutResult, Error> {
+        record.labels = deduplicate(record.labels);
+        self.about.check_put(space, &record, lease, counters)?;
+        check_labels(&record)?;
+        let (space, record) = (&self.space(space), &record);
+        self.transaction(|reader| async move {
+            let mut paths = vec![space.record(&record.key)];
+            paths.extend(counters.iter().map(|(name, _)| space.counter(name)));
+            paths.extend(lease.map(|lease| space.lease(&lease.key)));
+            let mask = ["revision", "labels", "count", "fence", "until", "current"];
+            let read = reader.get(&paths, Some(&mask)).await?;
+            let stored = |lease: &Lease| stored_lease(read.get(&space.lease(&lease.key)));
+            let count = |name: &str| counter_value(&read, space, name);
+            if let Some(refused) = refusal(lease, counters, stored, count)? {
+                return Ok((Vec::new(), refused));
             }
-            self.about.check_put_all(&condition, &records)?;
-            check_sum(records.iter().map(|(_, record)| record))?;
-            records
-                .iter()
-                .try_for_each(|(_, record)| check_labels(record))?;
-            let (condition, records) = (&condition, &records);
-            self.transaction(|reader| async move {
-                let space = self.space(condition.space);
-                let (lease, expected) = (space.lease(condition.key), space.record(condition.key));
-                let mut paths = vec![lease.clone(), expected.clone()];
-                for (space, record) in records {
-                    paths.push(self.space(space).record(&record.key));
-                }
-                let read = reader.get(&paths, None).await?;
-                let now = self.time(&read);
-                let mut writes = Vec::new();
-                if let Some(found) = LeaseRead::of(read.get(&lease))?
-                    && found.is_current
-                {
-                    if found.until > now {
-                        let left = time_left(found.until, now);
-                        return Ok((writes, PutAllResult::Busy { left }));
-                    }
-                    writes.push(ended(&lease));
-                }
-                let found = read.get(&expected).map(Document::record).transpose()?;
-                if found.map(|found| found.value) != condition.value {
-                    return Ok((Vec::new(), PutAllResult::Changed));
-                }
-                for (number, (space, record)) in records.iter().enumerate() {
-                    let space = self.space(space);
-                    let before = read.get(&space.record(&record.key));
-                    let before = before.map(Document::record).transpose()?;
-                    if !before.is_some_and(|before| has_equal_content(&before, record)) {
-                        writes.extend(self.put_writes(&read, &space, record, number)?.0);
-                    }
-                }
-                Ok((writes, PutAllResult::Stored))
-            })
-            .await
+            let lease = lease.map(|lease| ended(&space.lease(&lease.key)));
+            let mut writes: Vec<_> = lease.into_iter().collect();
+            let (puts, revision) = self.put_writes(&read, space, record, 0)?;
+            writes.extend(puts);
+            Ok((writes, PutResult::Stored { revision }))
         })
+        .await
     }
 
-    fn reserve<'a>(
-        &'a self,
-        space: &'a str,
-        key: &'a str,
-        labels: &'a [Label],
+    async fn put_all(
+        &self,
+        condition: PutCondition<'_>,
+        mut records: Vec<(&str, Record)>,
+    ) -> Result<PutAllResult, Error> {
+        for (_, record) in &mut records {
+            record.labels = deduplicate(std::mem::take(&mut record.labels));
+        }
+        self.about.check_put_all(&condition, &records)?;
+        check_sum(records.iter().map(|(_, record)| record))?;
+        records
+            .iter()
+            .try_for_each(|(_, record)| check_labels(record))?;
+        let (condition, records) = (&condition, &records);
+        self.transaction(|reader| async move {
+            let space = self.space(condition.space);
+            let (lease, expected) = (space.lease(condition.key), space.record(condition.key));
+            let mut paths = vec![lease.clone(), expected.clone()];
+            for (space, record) in records {
+                paths.push(self.space(space).record(&record.key));
+            }
+            let read = reader.get(&paths, None).await?;
+            let now = self.time(&read);
+            let mut writes = Vec::new();
+            if let Some(found) = stored_lease(read.get(&lease))?
+                && found.is_current
+            {
+                if let Some(left) = found.left(now) {
+                    return Ok((writes, PutAllResult::Busy { left }));
+                }
+                writes.push(ended(&lease));
+            }
+            let found = read.get(&expected).map(Document::record).transpose()?;
+            if found.map(|found| found.value) != condition.value {
+                return Ok((Vec::new(), PutAllResult::Changed));
+            }
+            for (number, (space, record)) in records.iter().enumerate() {
+                let space = self.space(space);
+                let before = read.get(&space.record(&record.key));
+                let before = before.map(Document::record).transpose()?;
+                if !before.is_some_and(|before| has_equal_content(&before, record)) {
+                    writes.extend(self.put_writes(&read, &space, record, number)?.0);
+                }
+            }
+            Ok((writes, PutAllResult::Stored))
+        })
+        .await
+    }
+
+    async fn reserve(
+        &self,
+        space: &str,
+        key: &str,
+        labels: &[Label],
         hold: Duration,
-    ) -> StoreReply<'a, ReserveResult> {
-        StoreReply::later(async move {
-            self.about
-                .check_names([space, key].into_iter().chain(label_texts(labels)))?;
-            let paths = &self.space(space);
-            let result = self.conditional(|reader| async move {
-                let read = reader.get(&[paths.lease(key)], None).await?;
-                let (write, reserved) =
-                    self.reservation(&read, (paths, space), key, labels, hold)?;
-                Ok((write.into_iter().collect(), (reserved, self.time(&read))))
+    ) -> Result<ReserveResult, Error> {
+        let paths = &self.space(space);
+        let result = self.conditional(|reader| async move {
+            let read = reader.get(&[paths.lease(key)], None).await?;
+            let (write, reserved) = self.reservation(&read, (paths, space), key, labels, hold)?;
+            Ok((write.into_iter().collect(), (reserved, self.time(&read))))
+        });
+        let (reserved, now) = result.await?;
+        leases::after_reservation(&self.server, paths, &reserved, now);
+        Ok(reserved)
+    }
+
+    async fn renew(&self, lease: &Lease, hold: Duration) -> Result<bool, Error> {
+        let path = &self.space(&lease.space).lease(&lease.key);
+        self.conditional(|reader| async move {
+            let read = reader.get(std::slice::from_ref(path), None).await?;
+            let document = read.get(path);
+            if !stored_lease(document)?.is_some_and(|found| found.is(lease)) {
+                return Ok((Vec::new(), false));
+            }
+            let until = lease_end(self.time(&read), hold);
+            let write = Fields::default().number("until", until).change(path);
+            Ok((vec![unless_changed(write, document)], true))
+        })
+        .await
+    }
+
+    async fn release(&self, lease: Lease) -> Result<(), Error> {
+        let lease = &lease;
+        let path = &self.space(&lease.space).lease(&lease.key);
+        self.conditional(|reader| async move {
+            let read = reader.get(std::slice::from_ref(path), None).await?;
+            let document = read.get(path);
+            let found = stored_lease(document)?.filter(|found| found.is(lease));
+            let writes = found.map(|_| unless_changed(ended(path), document));
+            let writes = writes.into_iter().collect();
+            Ok((writes, ()))
+        })
+        .await
+    }
+
+    async fn find(
+        &self,
+        space: &str,
+        filter: &RecordFilter<'_>,
+        page: PageRequest<'_>,
+    ) -> Result<RecordPage, Error> {
+        let (reader, space) = (self.reader().await?, self.space(space));
+        let selection = Selection {
+            reader: &reader,
+            parent: &space.0,
+            filter,
+            request: &page,
+            erase: None,
+        };
+        Ok(selection.page().await?.page)
+    }
+
+    async fn erase(
+        &self,
+        space: &str,
+        filter: &RecordFilter<'_>,
+        page: PageRequest<'_>,
+    ) -> Result<RecordPage, Error> {
+        let space = &self.space(space);
+        if !reaches_reservations(filter) {
+            // Erases of what has expired are those that clean up.
+            let lease = [space.lease("")];
+            let read = self.reader().await?.get(&lease, Some(&["fence"])).await?;
+            leases::remove_old(Arc::clone(&self.server), space, self.time(&read)).await?;
+        }
+        let mut maximum = BATCH;
+        loop {
+            let selected = &AtomicU32::new(0);
+            let erased = self.transaction(|reader| async move {
+                let (writes, page) = self.erasure(&reader, space, filter, &page, maximum).await?;
+                selected.store(page.records.len() as u32, Ordering::Relaxed);
+                Ok((writes, page))
             });
-            let (reserved, now) = result.await?;
-            leases::after_reservation(&self.server, paths, &reserved, now);
-            Ok(reserved)
-        })
-    }
-
-    fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> StoreReply<'a, bool> {
-        StoreReply::later(async move {
-            let path = &self.space(&lease.space).lease(&lease.key);
-            self.conditional(|reader| async move {
-                let read = reader.get(std::slice::from_ref(path), None).await?;
-                let document = read.get(path);
-                match LeaseRead::of(document)? {
-                    Some(found) if found.is_current && found.fence == lease.fence => {}
-                    _ => return Ok((Vec::new(), false)),
+            match erased.await {
+                // More than was computed.
+                Err(error)
+                    if error.kind == ErrorKind::TooLarge
+                        && selected.load(Ordering::Relaxed) > 1 =>
+                {
+                    maximum = selected.load(Ordering::Relaxed) / 2;
                 }
-                let until = lease_end(self.time(&read), hold);
-                let write = Fields::default().number("until", until).change(path);
-                Ok((vec![unless_changed(write, document)], true))
-            })
-            .await
-        })
-    }
-
-    fn release(&self, lease: Lease) -> StoreReply<'_, ()> {
-        StoreReply::later(async move {
-            let path = &self.space(&lease.space).lease(&lease.key);
-            self.conditional(|reader| async move {
-                let read = reader.get(std::slice::from_ref(path), None).await?;
-                let document = read.get(path);
-                let writes = match LeaseRead::of(document)? {
-                    Some(found) if found.is_current && found.fence == lease.fence => {
-                        vec![unless_changed(ended(path), document)]
-                    }
-                    _ => Vec::new(),
-                };
-                Ok((writes, ()))
-            })
-            .await
-        })
-    }
-
-    fn find<'a>(
-        &'a self,
-        space: &'a str,
-        filter: &'a RecordFilter<'a>,
-        page: PageRequest<'a>,
-    ) -> StoreReply<'a, RecordPage> {
-        StoreReply::later(async move {
-            check_page(filter, &page)?;
-            self.about.check_names([space])?;
-            let (reader, space) = (self.reader().await?, self.space(space));
-            let selection = Selection {
-                reader: &reader,
-                parent: &space.0,
-                filter,
-                request: &page,
-                erase: None,
-            };
-            Ok(selection.page().await?.page)
-        })
-    }
-
-    fn erase<'a>(
-        &'a self,
-        space: &'a str,
-        filter: &'a RecordFilter<'a>,
-        page: PageRequest<'a>,
-    ) -> StoreReply<'a, RecordPage> {
-        StoreReply::later(async move {
-            check_page(filter, &page)?;
-            self.about.check_names([space])?;
-            let space = &self.space(space);
-            if !reaches_reservations(filter) {
-                // Erases of what has expired are those that clean up.
-                let lease = [space.lease("")];
-                let read = self.reader().await?.get(&lease, Some(&["fence"])).await?;
-                leases::remove_old(Arc::clone(&self.server), space, self.time(&read)).await?;
+                erased => return erased,
             }
-            let mut maximum = BATCH;
-            loop {
-                let selected = &AtomicU32::new(0);
-                let erased = self.transaction(|reader| async move {
-                    let (writes, page) =
-                        self.erasure(&reader, space, filter, &page, maximum).await?;
-                    selected.store(page.records.len() as u32, Ordering::Relaxed);
-                    Ok((writes, page))
-                });
-                match erased.await {
-                    // More than was computed.
-                    Err(error)
-                        if error.kind == ErrorKind::TooLarge
-                            && selected.load(Ordering::Relaxed) > 1 =>
-                    {
-                        maximum = selected.load(Ordering::Relaxed) / 2;
-                    }
-                    erased => return erased,
-                }
-            }
-        })
+        }
     }
 
-    fn add<'a>(
-        &'a self,
-        space: &'a str,
-        additions: &'a [(&'a str, u64)],
-    ) -> StoreReply<'a, Vec<u64>> {
-        StoreReply::later(async move {
-            let names = additions.iter().map(|(name, _)| *name);
-            self.about.check_names([space].into_iter().chain(names))?;
-            let space = self.space(space);
-            // The server stops at the largest number.
-            let write = |(name, count): &(&str, u64)| transform(&space, name, "increment", *count);
-            let writes: Vec<_> = additions.iter().map(write).collect();
-            self.transformed(&writes).await
-        })
+    async fn add(&self, space: &str, additions: &[(&str, u64)]) -> Result<Vec<u64>, Error> {
+        let space = self.space(space);
+        // The server stops at the largest number.
+        let write = |(name, count): &(&str, u64)| transform(&space, name, "increment", *count);
+        let writes: Vec<_> = additions.iter().map(write).collect();
+        self.transformed(&writes).await
     }
 
-    fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> StoreReply<'a, u64> {
-        StoreReply::later(async move {
-            self.about.check_names([space, counter])?;
-            let write = transform(&self.space(space), counter, "maximum", value);
-            let values = self.transformed(&[write]).await?;
-            values.first().copied().ok_or_else(|| damaged("count"))
-        })
+    async fn raise_to(&self, space: &str, counter: &str, value: u64) -> Result<u64, Error> {
+        let write = transform(&self.space(space), counter, "maximum", value);
+        let values = self.transformed(&[write]).await?;
+        values.first().copied().ok_or_else(|| damaged("count"))
     }
 
-    fn counters<'a>(
-        &'a self,
-        space: &'a str,
-        prefix: &'a str,
-        after: Option<&'a str>,
+    async fn counters(
+        &self,
+        space: &str,
+        prefix: &str,
+        after: Option<&str>,
         limit: u32,
-    ) -> StoreReply<'a, Vec<(String, u64)>> {
-        StoreReply::later(async move {
-            self.about.check_names([space])?;
-            if limit == 0 {
-                return Ok(Vec::new());
-            }
-            let space = self.space(space);
-            let named = Query {
-                parent: &space.0,
-                collection: "counters",
-                field: None,
-                descending: false,
-                conditions: Vec::new(),
-                select: &["name", "count"],
-                limit: limit.min(BATCH),
-            };
-            let range = IdRange::of(name::id(prefix));
-            let named = named.within(&range, after.map(name::id).as_deref());
-            let (reader, mut last) = (self.reader().await?, None);
-            let mut counters = Vec::new();
-            loop {
-                let documents = reader.query(&named, last.as_ref()).await?;
-                for document in &documents {
-                    let count = document.count("count")?;
-                    // One that was raised by nothing is not there.
-                    if count > 0 {
-                        counters.push((document.text("name")?.to_owned(), count));
-                    }
+    ) -> Result<Vec<(String, u64)>, Error> {
+        if limit == 0 {
+            return Ok(Vec::new());
+        }
+        let space = self.space(space);
+        let named = Query {
+            parent: &space.0,
+            collection: "counters",
+            field: None,
+            descending: false,
+            conditions: Vec::new(),
+            select: &["name", "count"],
+            limit: limit.min(BATCH),
+        };
+        let range = IdRange::of(name::id(prefix));
+        let named = named.within(&range, after.map(name::id).as_deref());
+        let (reader, mut last) = (self.reader().await?, None);
+        let mut counters = Vec::new();
+        loop {
+            let documents = reader.query(&named, last.as_ref()).await?;
+            for document in &documents {
+                let count = document.count("count")?;
+                // One that was raised by nothing is not there.
+                if count > 0 {
+                    counters.push((document.text("name")?.to_owned(), count));
                 }
-                if documents.len() < named.limit as usize || counters.len() >= limit as usize {
-                    counters.truncate(limit as usize);
-                    return Ok(counters);
-                }
-                last = documents.into_iter().next_back();
             }
-        })
+            if documents.len() < named.limit as usize || counters.len() >= limit as usize {
+                counters.truncate(limit as usize);
+                return Ok(counters);
+            }
+            last = documents.into_iter().next_back();
+        }
     }
 
-    fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> StoreReply<'a, ()> {
-        StoreReply::later(async move {
-            self.about.check_names([space])?;
-            let space = self.space(space);
-            for used in used.chunks(BATCH as usize) {
-                let paths: Vec<_> = used.iter().map(|(key, _)| space.record(key)).collect();
-                let mask = ["use", "order"];
-                let read = self.reader().await?.get(&paths, Some(&mask)).await?;
-                let mut writes = std::collections::BTreeMap::new();
-                for ((_, at), path) in used.iter().zip(&paths) {
-                    let Some(record) = read.get(path) else {
-                        continue;
-                    };
-                    let new = use_order(*at, record.number("order")?);
-                    let last = writes
-                        .get(path)
-                        .map_or(record.text("use")?, |(last, _): &(String, Value)| last);
-                    if *new > *last {
-                        let write = Fields::default().text("use", &new).change(path);
-                        writes.insert(path, (new, unless_changed(write, Some(record))));
-                    }
-                }
-                let writes: Vec<_> = writes.into_values().map(|(_, write)| write).collect();
-                self.server.write_each(&writes).await?;
-            }
-            Ok(())
-        })
-    }
-
-    fn amend<'a>(&'a self, space: &'a str, record: Record) -> StoreReply<'a, Option<u64>> {
-        StoreReply::later(async move {
-            self.about.check_amend(space, &record)?;
-            let (path, record) = (&self.space(space).record(&record.key), &record);
-            self.conditional(|reader| async move {
-                let paths = std::slice::from_ref(path);
-                let read = reader.get(paths, Some(&WITHOUT_VALUE)).await?;
-                let Some(before) = read.get(path) else {
-                    return Ok((Vec::new(), None));
+    async fn touch(&self, space: &str, used: &[(&str, Millis)]) -> Result<(), Error> {
+        let space = self.space(space);
+        for used in used.chunks(BATCH as usize) {
+            let paths: Vec<_> = used.iter().map(|(key, _)| space.record(key)).collect();
+            let mask = ["use", "order"];
+            let read = self.reader().await?.get(&paths, Some(&mask)).await?;
+            let mut writes = std::collections::BTreeMap::new();
+            for ((_, at), path) in used.iter().zip(&paths) {
+                let Some(record) = read.get(path) else {
+                    continue;
                 };
-                let revision = before.count("revision")?;
-                if revision != record.revision || before.number("updated")? != record.updated {
-                    return Ok((Vec::new(), None));
+                let new = use_order(*at, record.number("order")?);
+                let last = writes
+                    .get(path)
+                    .map_or(record.text("use")?, |(last, _): &(String, Value)| last);
+                if *new > *last {
+                    let write = Fields::default().text("use", &new).change(path);
+                    writes.insert(path, (new, unless_changed(write, Some(record))));
                 }
-                let size = weight(&record.key, record.value.len(), &before.labels()?);
-                let write = Fields::default()
-                    .bytes("value", &record.value)
-                    .number("revision", signed(revision + 1))
-                    .number("size", signed(record.value.len() as u64))
-                    .number("weight", signed(size))
-                    .change(path);
-                Ok((
-                    vec![unless_changed(write, Some(before))],
-                    Some(revision + 1),
-                ))
-            })
-            .await
-        })
+            }
+            let writes: Vec<_> = writes.into_values().map(|(_, write)| write).collect();
+            self.server.write_each(&writes).await?;
+        }
+        Ok(())
     }
 
-    fn usage<'a>(&'a self, space: &'a str) -> StoreReply<'a, SpaceUsage> {
-        StoreReply::later(async move {
-            self.about.check_names([space])?;
-            self.reader().await?;
-            let content = json!({"structuredAggregationQuery": {
-                "structuredQuery": {"from": [{"collectionId": "records"}]},
-                "aggregations": [
-                    {"alias": "records", "count": {}},
-                    {"alias": "bytes", "sum": {"field": {"fieldPath": "weight"}}},
-                ],
-            }});
-            let space = self.space(space);
-            let answer = self
-                .server
-                .call_at(&space.0, "runAggregationQuery", &content);
-            let (parts, _) = self.server.parts(answer.await?)?;
-            let fields = parts
-                .iter()
-                .find_map(|part| part["result"].get("aggregateFields"));
-            let fields = fields.ok_or_else(|| damaged("aggregateFields"))?;
-            let count = |name: &str| {
-                let count = integer(&fields[name]).ok_or_else(|| damaged(name))?;
-                u64::try_from(count).map_err(|_| damaged(name))
+    async fn amend(&self, space: &str, record: Record) -> Result<Option<u64>, Error> {
+        let (path, record) = (&self.space(space).record(&record.key), &record);
+        self.conditional(|reader| async move {
+            let paths = std::slice::from_ref(path);
+            let read = reader.get(paths, Some(&WITHOUT_VALUE)).await?;
+            let Some(before) = read.get(path) else {
+                return Ok((Vec::new(), None));
             };
-            Ok(SpaceUsage {
-                records: count("records")?,
-                bytes: count("bytes")?,
-            })
+            let revision = before.count("revision")?;
+            if revision != record.revision || before.number("updated")? != record.updated {
+                return Ok((Vec::new(), None));
+            }
+            let size = weight(&record.key, record.value.len(), &before.labels()?);
+            let write = Fields::default()
+                .bytes("value", &record.value)
+                .number("revision", signed(revision + 1))
+                .number("size", signed(record.value.len() as u64))
+                .number("weight", signed(size))
+                .change(path);
+            Ok((
+                vec![unless_changed(write, Some(before))],
+                Some(revision + 1),
+            ))
+        })
+        .await
+    }
+
+    async fn usage(&self, space: &str) -> Result<SpaceUsage, Error> {
+        self.reader().await?;
+        let content = json!({"structuredAggregationQuery": {
+            "structuredQuery": {"from": [{"collectionId": "records"}]},
+            "aggregations": [
+                {"alias": "records", "count": {}},
+                {"alias": "bytes", "sum": {"field": {"fieldPath": "weight"}}},
+            ],
+        }});
+        let space = self.space(space);
+        let answer = self
+            .server
+            .call_at(&space.0, "runAggregationQuery", &content);
+        let (parts, _) = self.server.parts(answer.await?)?;
+        let fields = parts
+            .iter()
+            .find_map(|part| part["result"].get("aggregateFields"));
+        let fields = fields.ok_or_else(|| damaged("aggregateFields"))?;
+        let count = |name: &str| {
+            let count = integer(&fields[name]).ok_or_else(|| damaged(name))?;
+            u64::try_from(count).map_err(|_| damaged(name))
+        };
+        Ok(SpaceUsage {
+            records: count("records")?,
+            bytes: count("bytes")?,
         })
     }
 
-    fn inspect(&self) -> StoreReply<'_, Vec<Finding>> {
-        StoreReply::later(async move {
-            self.reader().await?;
-            Ok(vec![Finding::good("version", "Firestore, REST API v1")])
-        })
+    async fn inspect(&self) -> Result<Vec<Finding>, Error> {
+        self.reader().await?;
+        Ok(vec![Finding::good("version", "Firestore, REST API v1")])
     }
 }
 

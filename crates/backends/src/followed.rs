@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cachalot_store::implementation::reaches_reservations;
 use cachalot_store::{
-    Finding, GetOrReserve, GetOrReserveResult, GetResult, Lease, PageRequest, PutAllResult,
+    Error, Finding, GetOrReserve, GetOrReserveResult, GetResult, Lease, PageRequest, PutAllResult,
     PutCondition, PutResult, Record, RecordFilter, RecordPage, Store, StoreReply, counter, space,
 };
 
@@ -81,33 +81,7 @@ where
 
 impl<S: Store + Subscribe> Store for FollowedStore<S> {
     cachalot_store::forward_to_store!(store: about reserve renew release find counters touch usage recall);
-
-    fn get<'a>(
-        &'a self,
-        space: &'a str,
-        key: &'a str,
-        counters: &'a [&'a str],
-    ) -> StoreReply<'a, GetResult> {
-        StoreReply::later(async move {
-            self.follow();
-            self.store.get(space, key, counters).settle().await
-        })
-    }
-
-    fn get_or_reserve<'a>(
-        &'a self,
-        space: &'a str,
-        key: &'a str,
-        request: GetOrReserve<'a>,
-    ) -> StoreReply<'a, GetOrReserveResult> {
-        StoreReply::later(async move {
-            self.follow();
-            self.store
-                .get_or_reserve(space, key, request)
-                .settle()
-                .await
-        })
-    }
+    cachalot_store::forward_to_store!(async: get get_or_reserve inspect);
 
     fn put<'a>(
         &'a self,
@@ -191,28 +165,44 @@ impl<S: Store + Subscribe> Store for FollowedStore<S> {
     fn stamp_at(&self, slot: usize) -> Option<u64> {
         self.changes.stamp_at(slot)
     }
+}
 
-    fn inspect(&self) -> StoreReply<'_, Vec<Finding>> {
-        StoreReply::later(async move {
-            let mut findings = self.store.inspect().settle().await?;
-            let unused = Arc::new(Changes::new(Duration::ZERO));
-            let answered = match self.store.subscribe(&unused).await {
-                Ok(mut subscription) => subscription.ping().await,
-                Err(error) => Err(error),
-            };
-            let staleness = self.changes.staleness();
-            findings.push(match answered {
-                Ok(()) => Finding::good(
-                    "staleness",
-                    format!("changes of other machines are seen after {staleness:?} at most"),
-                ),
-                Err(error) => Finding::degraded(
-                    "staleness",
-                    format!("every hit asks the server, because it does not report changes: {error}"),
-                    "allow connections that subscribe to changes, or remove `settings.ltm.staleness`",
-                ),
-            });
-            Ok(findings)
-        })
+impl<S: Store + Subscribe> FollowedStore<S> {
+    async fn get(&self, space: &str, key: &str, counters: &[&str]) -> Result<GetResult, Error> {
+        self.follow();
+        self.store.get(space, key, counters).settle().await
+    }
+
+    async fn get_or_reserve(
+        &self,
+        space: &str,
+        key: &str,
+        request: GetOrReserve<'_>,
+    ) -> Result<GetOrReserveResult, Error> {
+        self.follow();
+        let reply = self.store.get_or_reserve(space, key, request);
+        reply.settle().await
+    }
+
+    async fn inspect(&self) -> Result<Vec<Finding>, Error> {
+        let mut findings = self.store.inspect().settle().await?;
+        let unused = Arc::new(Changes::new(Duration::ZERO));
+        let answered = match self.store.subscribe(&unused).await {
+            Ok(mut subscription) => subscription.ping().await,
+            Err(error) => Err(error),
+        };
+        let staleness = self.changes.staleness();
+        findings.push(match answered {
+            Ok(()) => Finding::good(
+                "staleness",
+                format!("changes of other machines are seen after {staleness:?} at most"),
+            ),
+            Err(error) => Finding::degraded(
+                "staleness",
+                format!("every hit asks the server, because it does not report changes: {error}"),
+                "allow connections that subscribe to changes, or remove `settings.ltm.staleness`",
+            ),
+        });
+        Ok(findings)
     }
 }

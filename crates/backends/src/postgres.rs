@@ -23,13 +23,12 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use cachalot_store::implementation::{
-    check_page, erase_step, label_texts, milliseconds, next_cursor, reaches_reservations, signed,
-    sort_and_deduplicate,
+    erase_step, milliseconds, next_cursor, reaches_reservations, signed, sort_and_deduplicate,
 };
 use cachalot_store::{
     Error, Finding, GetOrReserve, GetOrReserveResult, GetResult, Label, LabelMatch, Lease, Millis,
     PageRequest, PutAllResult, PutCondition, PutResult, Recall, RecallHit, Record, RecordFilter,
-    RecordPage, ReserveResult, SpaceUsage, Stale, Store, StoreInfo, StoreReply, space,
+    RecordPage, ReserveResult, SpaceUsage, Store, StoreInfo, space,
 };
 use tokio_postgres::types::Type;
 
@@ -39,8 +38,8 @@ use row::{LabelColumns, Parameter, RecordColumns, indexed, indexed_all, whole, w
 use crate::changes::{Changes, Subscribe};
 use crate::open::OpenOptions;
 use crate::repetition::{
-    Progress, Repetition, are_effects_enough, replaces_its_condition, result_of_first_put,
-    with_owner,
+    Progress, Repetition, are_effects_enough, put_all_result, replaces_its_condition,
+    result_of_first_put, stale_revision, with_owner,
 };
 use crate::url::{StoreUrl, StoreUrlError};
 
@@ -79,15 +78,7 @@ impl PostgresStore {
     /// without waiting for it.
     #[must_use]
     pub fn with_shift(server: Server, shift: Arc<AtomicI64>) -> Self {
-        let about = StoreInfo {
-            name: "postgres",
-            location: server.location().to_owned(),
-            shared: true,
-            reservations: true,
-            largest_value: LARGEST_VALUE,
-            longest_name: LONGEST_NAME,
-            snapshot: true,
-        };
+        let about = StoreInfo::new("postgres", server.location(), LARGEST_VALUE, LONGEST_NAME);
         Self {
             about,
             connections: Arc::new(Connections::new(server)),
@@ -260,8 +251,8 @@ impl Subscribe for PostgresStore {
 
 #[cfg(feature = "testing")]
 impl cachalot_store::conformance::layouts::ChangeLayout for PostgresStore {
-    fn set_newer_layout(&self, is_newer: bool) -> StoreReply<'_, ()> {
-        StoreReply::later(async move {
+    fn set_newer_layout(&self, is_newer: bool) -> cachalot_store::StoreReply<'_, ()> {
+        cachalot_store::StoreReply::later(async move {
             let statement = layout::set_newer(is_newer);
             self.rows(Work::Scan, &statement, &[]).await.map(drop)
         })
@@ -269,465 +260,12 @@ impl cachalot_store::conformance::layouts::ChangeLayout for PostgresStore {
 }
 
 impl Store for PostgresStore {
+    cachalot_store::forward_to_store!(checked: get get_or_reserve reserve find erase add raise_to counters);
+    cachalot_store::forward_to_store!(checked: amend);
+    cachalot_store::forward_to_store!(async: put put_all put_new renew release touch usage inspect);
+
     fn about(&self) -> &StoreInfo {
         &self.about
-    }
-
-    fn get<'a>(
-        &'a self,
-        space: &'a str,
-        key: &'a str,
-        counters: &'a [&'a str],
-    ) -> StoreReply<'a, GetResult> {
-        StoreReply::later(async move {
-            self.about
-                .check_names([space, key].into_iter().chain(counters.iter().copied()))?;
-            let open = self.connections.get(Work::Lookup).await?;
-            if let Some(lookups) = &open.lookups {
-                let (place, is_busy) = ((space, key), is_busy(&open));
-                let row = lookups
-                    .execute(place, counters, self.shift(), is_busy)
-                    .await;
-                match row {
-                    Ok(Some(row)) => return row::get_result(&row, key),
-                    // No statement has so many counters, or the batch of the lookup has failed.
-                    Ok(None) => {}
-                    Err(error) if open.progress(&error) == Progress::Answered => {
-                        return Err(self.connections.failure(error));
-                    }
-                    // The connection has ended.
-                    Err(_) => {}
-                }
-            }
-            let row = self
-                .row(
-                    Work::Lookup,
-                    &fenced("SELECT * FROM cachalot_get($1, $2, $3, $4)"),
-                    &[
-                        (&indexed(space), Type::BYTEA),
-                        (&indexed(key), Type::BYTEA),
-                        (&indexed_all(counters.iter().copied()), Type::BYTEA_ARRAY),
-                        (&self.shift(), Type::INT8),
-                    ],
-                )
-                .await?;
-            row::get_result(&row, key)
-        })
-    }
-
-    fn get_or_reserve<'a>(
-        &'a self,
-        space: &'a str,
-        key: &'a str,
-        request: GetOrReserve<'a>,
-    ) -> StoreReply<'a, GetOrReserveResult> {
-        StoreReply::later(async move {
-            let own = [space, key].into_iter().chain(label_texts(request.labels));
-            self.about
-                .check_names(own.chain(request.counters.iter().copied()))?;
-            let stale: i64 = match request.stale {
-                Stale::None => 0,
-                Stale::Revision(revision) => i64::try_from(revision).unwrap_or(0),
-                Stale::Any => -1,
-            };
-            let labels = with_owner(request.labels);
-            let labels = LabelColumns::new(&labels);
-            let counters = indexed_all(request.counters.iter().copied());
-            let executed = self
-                .execute(
-                    Work::Write,
-                    &fenced(
-                        "SELECT * FROM cachalot_get_or_reserve($1, $2, $3, $4, $5, $6, $7, $8)",
-                    ),
-                    &[
-                        (&indexed(space), Type::BYTEA),
-                        (&indexed(key), Type::BYTEA),
-                        (&counters, Type::BYTEA_ARRAY),
-                        (&labels.names, Type::BYTEA_ARRAY),
-                        (&labels.values, Type::BYTEA_ARRAY),
-                        (&milliseconds(request.hold), Type::INT8),
-                        (&stale, Type::INT8),
-                        (&self.shift(), Type::INT8),
-                    ],
-                    true,
-                )
-                .await?;
-            let is_repeated = executed.lost.is_some();
-            let row = executed.row()?;
-            let mut reserved = match row::column::<Option<i64>>(&row, "o_fence")? {
-                None => None,
-                Some(_) => Some(row::reserve_result(&row, space, key)?),
-            };
-            if let Some(found) = reserved.take_if(|_| is_repeated) {
-                reserved = Some(self.own_reservation(space, key, &labels, found).await?);
-            }
-            Ok(GetOrReserveResult {
-                found: row::get_result(&row, key)?,
-                reserved,
-            })
-        })
-    }
-
-    fn put<'a>(
-        &'a self,
-        space: &'a str,
-        mut record: Record,
-        lease: Option<&'a Lease>,
-        counters: &'a [(&'a str, u64)],
-    ) -> StoreReply<'a, PutResult> {
-        StoreReply::later(async move {
-            record.labels = sort_and_deduplicate(record.labels);
-            self.about.check_put(space, &record, lease, counters)?;
-            let labels = LabelColumns::new(&record.labels);
-            let names = indexed_all(counters.iter().map(|(name, _)| *name));
-            let counts: Vec<i64> = counters.iter().map(|(_, count)| signed(*count)).collect();
-            let executed = self
-            .execute(
-                Work::Write,
-                &fenced("SELECT * FROM cachalot_put($1, $2, $3, $4, $5, $6, $7::text::tsvector, $8, $9, $10, $11)"),
-                &[
-                    (&indexed(space), Type::BYTEA),
-                    (&whole(&record.key), Type::BYTEA),
-                    (&&record.value[..], Type::BYTEA),
-                    (&labels.names, Type::BYTEA_ARRAY),
-                    (&labels.values, Type::BYTEA_ARRAY),
-                    (&record.expires, Type::INT8),
-                    (&words::vector(space, &record), Type::TEXT),
-                    (&lease.map(|lease| signed(lease.fence)), Type::INT8),
-                    (&names, Type::BYTEA_ARRAY),
-                    (&counts, Type::INT8_ARRAY),
-                    (&self.shift(), Type::INT8),
-                ],
-                true,
-            )
-            .await?;
-            let is_repeated = executed.lost.is_some();
-            let row = executed.row()?;
-            Ok(match row::column::<i64>(&row, "revision")? {
-                -1 if is_repeated => result_of_first_put(self, space, &record).await?,
-                -1 => PutResult::LeaseLost,
-                -2 => PutResult::CounterChanged {
-                    counter: usize::try_from(row::column::<i32>(&row, "changed")?).unwrap_or(0),
-                },
-                revision => PutResult::Stored {
-                    revision: row::unsigned(revision)?,
-                },
-            })
-        })
-    }
-
-    fn put_all<'a>(
-        &'a self,
-        condition: PutCondition<'a>,
-        mut records: Vec<(&'a str, Record)>,
-    ) -> StoreReply<'a, PutAllResult> {
-        StoreReply::later(async move {
-            for (_, record) in &mut records {
-                record.labels = sort_and_deduplicate(std::mem::take(&mut record.labels));
-            }
-            self.about.check_put_all(&condition, &records)?;
-            let columns =
-                RecordColumns::new(records.iter().map(|(space, record)| (*space, record)));
-            // Executed twice, it finds that the condition is not met any more.
-            let work = if replaces_its_condition(&condition, &records) {
-                Work::Write
-            } else {
-                Work::WriteOnce
-            };
-            let executed = self
-            .execute(
-                work,
-                &fenced("SELECT cachalot_put_all($1, $2, $3, $4, $5, $6, $7, $8::text[]::tsvector[], $9, $10, $11, $12) AS done"),
-                &columns.parameters(
-                    &[
-                        (&indexed(condition.space), Type::BYTEA),
-                        (&indexed(condition.key), Type::BYTEA),
-                        (&condition.value.as_deref(), Type::BYTEA),
-                        (&columns.spaces, Type::BYTEA_ARRAY),
-                    ],
-                    &self.shift(),
-                ),
-                true,
-            )
-            .await?;
-            let lost = executed.lost.clone();
-            let row = executed.row()?;
-            Ok(match (row::column::<i64>(&row, "done")?, lost) {
-                (-1, _) => PutAllResult::Stored,
-                // The first time, it may have been stored: another caller may have changed or reserved the key since.
-                (_, Some(lost)) => return Err(lost),
-                (-2, None) => PutAllResult::Changed,
-                (left, None) => PutAllResult::Busy {
-                    left: Duration::from_millis(row::unsigned(left)?),
-                },
-            })
-        })
-    }
-
-    fn put_new<'a>(
-        &'a self,
-        space: &'a str,
-        mut records: Vec<Record>,
-    ) -> StoreReply<'a, Vec<bool>> {
-        StoreReply::later(async move {
-            for record in &mut records {
-                record.labels = sort_and_deduplicate(std::mem::take(&mut record.labels));
-                self.about.check_put(space, record, None, &[])?;
-            }
-            let columns = RecordColumns::new(records.iter().map(|record| (space, record)));
-            let row = self
-                .row(
-                    // Executed twice, it finds its own records.
-                    Work::WriteOnce,
-                    &fenced("SELECT cachalot_put_new($1, $2, $3, $4, $5::text[]::tsvector[], $6, $7, $8, $9) AS stored"),
-                    &columns.parameters(&[(&indexed(space), Type::BYTEA)], &self.shift()),
-                )
-                .await?;
-            row::column(&row, "stored")
-        })
-    }
-
-    fn reserve<'a>(
-        &'a self,
-        space: &'a str,
-        key: &'a str,
-        labels: &'a [Label],
-        hold: Duration,
-    ) -> StoreReply<'a, ReserveResult> {
-        StoreReply::later(async move {
-            self.about
-                .check_names([space, key].into_iter().chain(label_texts(labels)))?;
-            let labels = with_owner(labels);
-            let labels = LabelColumns::new(&labels);
-            let executed = self
-                .execute(
-                    Work::Write,
-                    &fenced("SELECT * FROM cachalot_reserve($1, $2, $3, $4, $5, $6)"),
-                    &[
-                        (&indexed(space), Type::BYTEA),
-                        (&indexed(key), Type::BYTEA),
-                        (&labels.names, Type::BYTEA_ARRAY),
-                        (&labels.values, Type::BYTEA_ARRAY),
-                        (&milliseconds(hold), Type::INT8),
-                        (&self.shift(), Type::INT8),
-                    ],
-                    true,
-                )
-                .await?;
-            let is_repeated = executed.lost.is_some();
-            let found = row::reserve_result(&executed.row()?, space, key)?;
-            if is_repeated {
-                self.own_reservation(space, key, &labels, found).await
-            } else {
-                Ok(found)
-            }
-        })
-    }
-
-    fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> StoreReply<'a, bool> {
-        StoreReply::later(async move {
-            let renewed = self
-                .rows(
-                    Work::Write,
-                    &format!(
-                        "UPDATE cachalot_leases SET until = cachalot_now($5) + $4 WHERE space = $1 AND key = $2 \
-                         AND fence = $3 AND is_current AND {} RETURNING 1",
-                        layout::fence()
-                    ),
-                    &[
-                        (&indexed(&lease.space), Type::BYTEA),
-                        (&indexed(&lease.key), Type::BYTEA),
-                        (&signed(lease.fence), Type::INT8),
-                        (&milliseconds(hold), Type::INT8),
-                        (&self.shift(), Type::INT8),
-                    ],
-                )
-                .await?;
-            Ok(!renewed.is_empty())
-        })
-    }
-
-    fn release(&self, lease: Lease) -> StoreReply<'_, ()> {
-        StoreReply::later(async move {
-            let statement = format!(
-                "UPDATE cachalot_leases SET is_current = false \
-                 WHERE space = $1 AND key = $2 AND fence = $3 AND {}",
-                layout::fence()
-            );
-            let parameters: [Parameter<'_>; 3] = [
-                (&indexed(&lease.space), Type::BYTEA),
-                (&indexed(&lease.key), Type::BYTEA),
-                (&signed(lease.fence), Type::INT8),
-            ];
-            self.rows(Work::Write, &statement, &parameters).await?;
-            Ok(())
-        })
-    }
-
-    fn find<'a>(
-        &'a self,
-        space: &'a str,
-        filter: &'a RecordFilter<'a>,
-        page: PageRequest<'a>,
-    ) -> StoreReply<'a, RecordPage> {
-        StoreReply::later(async move {
-            check_page(filter, &page)?;
-            self.about.check_names([space])?;
-            let statement = select::records(space, filter, &page);
-            let rows = self.rows(Work::Scan, &statement, &[]).await?;
-            record_page(&rows, filter, &page)
-        })
-    }
-
-    fn erase<'a>(
-        &'a self,
-        space: &'a str,
-        filter: &'a RecordFilter<'a>,
-        page: PageRequest<'a>,
-    ) -> StoreReply<'a, RecordPage> {
-        StoreReply::later(async move {
-            check_page(filter, &page)?;
-            self.about.check_names([space])?;
-            let page = erase_step(filter, page);
-            let leases = reaches_reservations(filter).then(|| select::leases(space, filter, &page));
-            let rows = self
-                .rows(
-                    work_of_effects(space),
-                    &fenced("SELECT * FROM cachalot_erase($1, $2, $3, $4, $5)"),
-                    &[
-                        (&indexed(space), Type::BYTEA),
-                        (&leases, Type::TEXT),
-                        (&select::keys(space, filter, &page), Type::TEXT),
-                        (&select::value_bytes(page.values), Type::INT4),
-                        (&self.shift(), Type::INT8),
-                    ],
-                )
-                .await?;
-            record_page(&rows, filter, &page)
-        })
-    }
-
-    fn add<'a>(
-        &'a self,
-        space: &'a str,
-        additions: &'a [(&'a str, u64)],
-    ) -> StoreReply<'a, Vec<u64>> {
-        StoreReply::later(async move {
-            let names = additions.iter().map(|(name, _)| *name);
-            self.about
-                .check_names([space].into_iter().chain(names.clone()))?;
-            let counts: Vec<i64> = additions.iter().map(|(_, count)| signed(*count)).collect();
-            let row = self
-                .row(
-                    work_of_effects(space),
-                    &fenced("SELECT cachalot_add($1, $2, $3) AS counts"),
-                    &[
-                        (&indexed(space), Type::BYTEA),
-                        (&whole_all(names), Type::BYTEA_ARRAY),
-                        (&counts, Type::INT8_ARRAY),
-                    ],
-                )
-                .await?;
-            row::counts(&row, "counts")
-        })
-    }
-
-    fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> StoreReply<'a, u64> {
-        StoreReply::later(async move {
-            self.about.check_names([space, counter])?;
-            let row = self
-                .row(
-                    Work::Write,
-                    &fenced("SELECT cachalot_raise_to($1, $2, $3) AS value"),
-                    &[
-                        (&indexed(space), Type::BYTEA),
-                        (&whole(counter), Type::BYTEA),
-                        (&signed(value), Type::INT8),
-                    ],
-                )
-                .await?;
-            row::unsigned(row::column(&row, "value")?)
-        })
-    }
-
-    fn counters<'a>(
-        &'a self,
-        space: &'a str,
-        prefix: &'a str,
-        after: Option<&'a str>,
-        limit: u32,
-    ) -> StoreReply<'a, Vec<(String, u64)>> {
-        StoreReply::later(async move {
-            self.about.check_names([space])?;
-            let statement = select::counters(space, prefix, after, limit);
-            let rows = self.rows(Work::Scan, &statement, &[]).await?;
-            let counter = |row| -> Result<_, Error> {
-                let name = row::text(row::column(row, "name")?)?;
-                Ok((name, row::unsigned(row::column(row, "value")?)?))
-            };
-            rows.iter().map(counter).collect()
-        })
-    }
-
-    fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> StoreReply<'a, ()> {
-        StoreReply::later(async move {
-            let keys = indexed_all(used.iter().map(|(key, _)| *key));
-            let times: Vec<i64> = used.iter().map(|(_, at)| *at).collect();
-            let statement = fenced("SELECT cachalot_touch($1, $2, $3)");
-            let parameters: [Parameter<'_>; 3] = [
-                (&indexed(space), Type::BYTEA),
-                (&keys, Type::BYTEA_ARRAY),
-                (&times, Type::INT8_ARRAY),
-            ];
-            self.rows(Work::Write, &statement, &parameters).await?;
-            Ok(())
-        })
-    }
-
-    fn amend<'a>(&'a self, space: &'a str, record: Record) -> StoreReply<'a, Option<u64>> {
-        StoreReply::later(async move {
-            self.about.check_amend(space, &record)?;
-            let row = self
-                .row(
-                    Work::Write,
-                    &fenced("SELECT cachalot_amend($1, $2, $3, $4, $5) AS revision"),
-                    &[
-                        (&indexed(space), Type::BYTEA),
-                        (&indexed(&record.key), Type::BYTEA),
-                        (&&record.value[..], Type::BYTEA),
-                        (&signed(record.revision), Type::INT8),
-                        (&record.updated, Type::INT8),
-                    ],
-                )
-                .await?;
-            row::column::<Option<i64>>(&row, "revision")?
-                .map(row::unsigned)
-                .transpose()
-        })
-    }
-
-    fn usage<'a>(&'a self, space: &'a str) -> StoreReply<'a, SpaceUsage> {
-        StoreReply::later(async move {
-            let row = self
-            .row(
-                Work::Lookup,
-                "SELECT coalesce(sum(records), 0)::bigint AS records, coalesce(sum(bytes), 0)::bigint AS bytes \
-                 FROM cachalot_usage WHERE space = $1",
-                &[(&indexed(space), Type::BYTEA)],
-            )
-            .await?;
-            Ok(SpaceUsage {
-                records: row::unsigned(row::column(&row, "records")?)?,
-                bytes: row::unsigned(row::column(&row, "bytes")?)?,
-            })
-        })
-    }
-
-    fn inspect(&self) -> StoreReply<'_, Vec<Finding>> {
-        StoreReply::later(async move {
-            let row = self.row(Work::Lookup, findings::QUESTION, &[]).await?;
-            findings::findings(&row)
-        })
     }
 
     fn recall(&self) -> Option<&dyn Recall> {
@@ -735,26 +273,408 @@ impl Store for PostgresStore {
     }
 }
 
-impl Recall for PostgresStore {
-    fn search<'a>(
-        &'a self,
-        query: &'a str,
-        labels: &'a [LabelMatch<'a>],
-        limit: u32,
-    ) -> StoreReply<'a, Vec<RecallHit>> {
-        StoreReply::later(async move {
-            let Some(query) = words::query(query) else {
-                return Ok(Vec::new());
-            };
-            let statement = select::search(space::USER, &query, labels, limit);
-            let rows = self.rows(Work::Scan, &statement, &[]).await?;
-            let hit = |row| -> Result<_, Error> {
-                Ok(RecallHit {
-                    record: row::record(row)?,
-                    score: f64::from(row::column::<f32>(row, "score")?),
-                })
-            };
-            rows.iter().map(hit).collect()
+/// The calls of [`Store`] and [`Recall`].
+impl PostgresStore {
+    async fn get(&self, space: &str, key: &str, counters: &[&str]) -> Result<GetResult, Error> {
+        let open = self.connections.get(Work::Lookup).await?;
+        if let Some(lookups) = &open.lookups {
+            let (place, is_busy) = ((space, key), is_busy(&open));
+            let row = lookups
+                .execute(place, counters, self.shift(), is_busy)
+                .await;
+            match row {
+                Ok(Some(row)) => return row::get_result(&row, key),
+                // No statement has so many counters, or the batch of the lookup has failed.
+                Ok(None) => {}
+                Err(error) if open.progress(&error) == Progress::Answered => {
+                    return Err(self.connections.failure(error));
+                }
+                // The connection has ended.
+                Err(_) => {}
+            }
+        }
+        let row = self
+            .row(
+                Work::Lookup,
+                &fenced("SELECT * FROM cachalot_get($1, $2, $3, $4)"),
+                &[
+                    (&indexed(space), Type::BYTEA),
+                    (&indexed(key), Type::BYTEA),
+                    (&indexed_all(counters.iter().copied()), Type::BYTEA_ARRAY),
+                    (&self.shift(), Type::INT8),
+                ],
+            )
+            .await?;
+        row::get_result(&row, key)
+    }
+
+    async fn get_or_reserve(
+        &self,
+        space: &str,
+        key: &str,
+        request: GetOrReserve<'_>,
+    ) -> Result<GetOrReserveResult, Error> {
+        let stale = stale_revision(request.stale);
+        let labels = with_owner(request.labels);
+        let labels = LabelColumns::new(&labels);
+        let counters = indexed_all(request.counters.iter().copied());
+        let executed = self
+            .execute(
+                Work::Write,
+                &fenced("SELECT * FROM cachalot_get_or_reserve($1, $2, $3, $4, $5, $6, $7, $8)"),
+                &[
+                    (&indexed(space), Type::BYTEA),
+                    (&indexed(key), Type::BYTEA),
+                    (&counters, Type::BYTEA_ARRAY),
+                    (&labels.names, Type::BYTEA_ARRAY),
+                    (&labels.values, Type::BYTEA_ARRAY),
+                    (&milliseconds(request.hold), Type::INT8),
+                    (&stale, Type::INT8),
+                    (&self.shift(), Type::INT8),
+                ],
+                true,
+            )
+            .await?;
+        let is_repeated = executed.lost.is_some();
+        let row = executed.row()?;
+        let mut reserved = match row::column::<Option<i64>>(&row, "o_fence")? {
+            None => None,
+            Some(_) => Some(row::reserve_result(&row, space, key)?),
+        };
+        if let Some(found) = reserved.take_if(|_| is_repeated) {
+            reserved = Some(self.own_reservation(space, key, &labels, found).await?);
+        }
+        Ok(GetOrReserveResult {
+            found: row::get_result(&row, key)?,
+            reserved,
         })
     }
+
+    async fn put(
+        &self,
+        space: &str,
+        mut record: Record,
+        lease: Option<&Lease>,
+        counters: &[(&str, u64)],
+    ) -> Result<PutResult, Error> {
+        record.labels = sort_and_deduplicate(record.labels);
+        self.about.check_put(space, &record, lease, counters)?;
+        let labels = LabelColumns::new(&record.labels);
+        let names = indexed_all(counters.iter().map(|(name, _)| *name));
+        let counts: Vec<i64> = counters.iter().map(|(_, count)| signed(*count)).collect();
+        let executed = self
+        .execute(
+            Work::Write,
+            &fenced("SELECT * FROM cachalot_put($1, $2, $3, $4, $5, $6, $7::text::tsvector, $8, $9, $10, $11)"),
+            &[
+                (&indexed(space), Type::BYTEA),
+                (&whole(&record.key), Type::BYTEA),
+                (&&record.value[..], Type::BYTEA),
+                (&labels.names, Type::BYTEA_ARRAY),
+                (&labels.values, Type::BYTEA_ARRAY),
+                (&record.expires, Type::INT8),
+                (&words::vector(space, &record), Type::TEXT),
+                (&lease.map(|lease| signed(lease.fence)), Type::INT8),
+                (&names, Type::BYTEA_ARRAY),
+                (&counts, Type::INT8_ARRAY),
+                (&self.shift(), Type::INT8),
+            ],
+            true,
+        )
+        .await?;
+        let is_repeated = executed.lost.is_some();
+        let row = executed.row()?;
+        Ok(match row::column::<i64>(&row, "revision")? {
+            -1 if is_repeated => result_of_first_put(self, space, &record).await?,
+            -1 => PutResult::LeaseLost,
+            -2 => PutResult::CounterChanged {
+                counter: usize::try_from(row::column::<i32>(&row, "changed")?).unwrap_or(0),
+            },
+            revision => PutResult::Stored {
+                revision: row::unsigned(revision)?,
+            },
+        })
+    }
+
+    async fn put_all(
+        &self,
+        condition: PutCondition<'_>,
+        mut records: Vec<(&str, Record)>,
+    ) -> Result<PutAllResult, Error> {
+        for (_, record) in &mut records {
+            record.labels = sort_and_deduplicate(std::mem::take(&mut record.labels));
+        }
+        self.about.check_put_all(&condition, &records)?;
+        let columns = RecordColumns::new(records.iter().map(|(space, record)| (*space, record)));
+        // Executed twice, it finds that the condition is not met any more.
+        let work = if replaces_its_condition(&condition, &records) {
+            Work::Write
+        } else {
+            Work::WriteOnce
+        };
+        let executed = self
+        .execute(
+            work,
+            &fenced("SELECT cachalot_put_all($1, $2, $3, $4, $5, $6, $7, $8::text[]::tsvector[], $9, $10, $11, $12) AS done"),
+            &columns.parameters(
+                &[
+                    (&indexed(condition.space), Type::BYTEA),
+                    (&indexed(condition.key), Type::BYTEA),
+                    (&condition.value.as_deref(), Type::BYTEA),
+                    (&columns.spaces, Type::BYTEA_ARRAY),
+                ],
+                &self.shift(),
+            ),
+            true,
+        )
+        .await?;
+        let lost = executed.lost.clone();
+        let row = executed.row()?;
+        put_all_result(row::column(&row, "done")?, lost)
+    }
+
+    async fn put_new(&self, space: &str, mut records: Vec<Record>) -> Result<Vec<bool>, Error> {
+        for record in &mut records {
+            record.labels = sort_and_deduplicate(std::mem::take(&mut record.labels));
+            self.about.check_put(space, record, None, &[])?;
+        }
+        let columns = RecordColumns::new(records.iter().map(|record| (space, record)));
+        let row = self
+            .row(
+                // Executed twice, it finds its own records.
+                Work::WriteOnce,
+                &fenced("SELECT cachalot_put_new($1, $2, $3, $4, $5::text[]::tsvector[], $6, $7, $8, $9) AS stored"),
+                &columns.parameters(&[(&indexed(space), Type::BYTEA)], &self.shift()),
+            )
+            .await?;
+        row::column(&row, "stored")
+    }
+
+    async fn reserve(
+        &self,
+        space: &str,
+        key: &str,
+        labels: &[Label],
+        hold: Duration,
+    ) -> Result<ReserveResult, Error> {
+        let labels = with_owner(labels);
+        let labels = LabelColumns::new(&labels);
+        let executed = self
+            .execute(
+                Work::Write,
+                &fenced("SELECT * FROM cachalot_reserve($1, $2, $3, $4, $5, $6)"),
+                &[
+                    (&indexed(space), Type::BYTEA),
+                    (&indexed(key), Type::BYTEA),
+                    (&labels.names, Type::BYTEA_ARRAY),
+                    (&labels.values, Type::BYTEA_ARRAY),
+                    (&milliseconds(hold), Type::INT8),
+                    (&self.shift(), Type::INT8),
+                ],
+                true,
+            )
+            .await?;
+        let is_repeated = executed.lost.is_some();
+        let found = row::reserve_result(&executed.row()?, space, key)?;
+        if is_repeated {
+            self.own_reservation(space, key, &labels, found).await
+        } else {
+            Ok(found)
+        }
+    }
+
+    async fn renew(&self, lease: &Lease, hold: Duration) -> Result<bool, Error> {
+        let renewed = self
+            .rows(
+                Work::Write,
+                &format!(
+                    "UPDATE cachalot_leases SET until = cachalot_now($5) + $4 WHERE space = $1 AND key = $2 \
+                     AND fence = $3 AND is_current AND {} RETURNING 1",
+                    layout::fence()
+                ),
+                &[
+                    (&indexed(&lease.space), Type::BYTEA),
+                    (&indexed(&lease.key), Type::BYTEA),
+                    (&signed(lease.fence), Type::INT8),
+                    (&milliseconds(hold), Type::INT8),
+                    (&self.shift(), Type::INT8),
+                ],
+            )
+            .await?;
+        Ok(!renewed.is_empty())
+    }
+
+    async fn release(&self, lease: Lease) -> Result<(), Error> {
+        let statement = format!(
+            "UPDATE cachalot_leases SET is_current = false \
+             WHERE space = $1 AND key = $2 AND fence = $3 AND {}",
+            layout::fence()
+        );
+        let parameters: [Parameter<'_>; 3] = [
+            (&indexed(&lease.space), Type::BYTEA),
+            (&indexed(&lease.key), Type::BYTEA),
+            (&signed(lease.fence), Type::INT8),
+        ];
+        self.rows(Work::Write, &statement, &parameters).await?;
+        Ok(())
+    }
+
+    async fn find(
+        &self,
+        space: &str,
+        filter: &RecordFilter<'_>,
+        page: PageRequest<'_>,
+    ) -> Result<RecordPage, Error> {
+        let statement = select::records(space, filter, &page);
+        let rows = self.rows(Work::Scan, &statement, &[]).await?;
+        record_page(&rows, filter, &page)
+    }
+
+    async fn erase(
+        &self,
+        space: &str,
+        filter: &RecordFilter<'_>,
+        page: PageRequest<'_>,
+    ) -> Result<RecordPage, Error> {
+        let page = erase_step(filter, page);
+        let leases = reaches_reservations(filter).then(|| select::leases(space, filter, &page));
+        let rows = self
+            .rows(
+                work_of_effects(space),
+                &fenced("SELECT * FROM cachalot_erase($1, $2, $3, $4, $5)"),
+                &[
+                    (&indexed(space), Type::BYTEA),
+                    (&leases, Type::TEXT),
+                    (&select::keys(space, filter, &page), Type::TEXT),
+                    (&select::value_bytes(page.values), Type::INT4),
+                    (&self.shift(), Type::INT8),
+                ],
+            )
+            .await?;
+        record_page(&rows, filter, &page)
+    }
+
+    async fn add(&self, space: &str, additions: &[(&str, u64)]) -> Result<Vec<u64>, Error> {
+        let names = additions.iter().map(|(name, _)| *name);
+        let counts: Vec<i64> = additions.iter().map(|(_, count)| signed(*count)).collect();
+        let row = self
+            .row(
+                work_of_effects(space),
+                &fenced("SELECT cachalot_add($1, $2, $3) AS counts"),
+                &[
+                    (&indexed(space), Type::BYTEA),
+                    (&whole_all(names), Type::BYTEA_ARRAY),
+                    (&counts, Type::INT8_ARRAY),
+                ],
+            )
+            .await?;
+        row::counts(&row, "counts")
+    }
+
+    async fn raise_to(&self, space: &str, counter: &str, value: u64) -> Result<u64, Error> {
+        let row = self
+            .row(
+                Work::Write,
+                &fenced("SELECT cachalot_raise_to($1, $2, $3) AS value"),
+                &[
+                    (&indexed(space), Type::BYTEA),
+                    (&whole(counter), Type::BYTEA),
+                    (&signed(value), Type::INT8),
+                ],
+            )
+            .await?;
+        row::unsigned(row::column(&row, "value")?)
+    }
+
+    async fn counters(
+        &self,
+        space: &str,
+        prefix: &str,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<(String, u64)>, Error> {
+        let statement = select::counters(space, prefix, after, limit);
+        let rows = self.rows(Work::Scan, &statement, &[]).await?;
+        let counter = |row| -> Result<_, Error> {
+            let name = row::text(row::column(row, "name")?)?;
+            Ok((name, row::unsigned(row::column(row, "value")?)?))
+        };
+        rows.iter().map(counter).collect()
+    }
+
+    async fn touch(&self, space: &str, used: &[(&str, Millis)]) -> Result<(), Error> {
+        let keys = indexed_all(used.iter().map(|(key, _)| *key));
+        let times: Vec<i64> = used.iter().map(|(_, at)| *at).collect();
+        let statement = fenced("SELECT cachalot_touch($1, $2, $3)");
+        let parameters: [Parameter<'_>; 3] = [
+            (&indexed(space), Type::BYTEA),
+            (&keys, Type::BYTEA_ARRAY),
+            (&times, Type::INT8_ARRAY),
+        ];
+        self.rows(Work::Write, &statement, &parameters).await?;
+        Ok(())
+    }
+
+    async fn amend(&self, space: &str, record: Record) -> Result<Option<u64>, Error> {
+        let row = self
+            .row(
+                Work::Write,
+                &fenced("SELECT cachalot_amend($1, $2, $3, $4, $5) AS revision"),
+                &[
+                    (&indexed(space), Type::BYTEA),
+                    (&indexed(&record.key), Type::BYTEA),
+                    (&&record.value[..], Type::BYTEA),
+                    (&signed(record.revision), Type::INT8),
+                    (&record.updated, Type::INT8),
+                ],
+            )
+            .await?;
+        row::column::<Option<i64>>(&row, "revision")?
+            .map(row::unsigned)
+            .transpose()
+    }
+
+    async fn usage(&self, space: &str) -> Result<SpaceUsage, Error> {
+        let row = self
+        .row(
+            Work::Lookup,
+            "SELECT coalesce(sum(records), 0)::bigint AS records, coalesce(sum(bytes), 0)::bigint AS bytes \
+             FROM cachalot_usage WHERE space = $1",
+            &[(&indexed(space), Type::BYTEA)],
+        )
+        .await?;
+        Ok(SpaceUsage {
+            records: row::unsigned(row::column(&row, "records")?)?,
+            bytes: row::unsigned(row::column(&row, "bytes")?)?,
+        })
+    }
+
+    async fn inspect(&self) -> Result<Vec<Finding>, Error> {
+        let row = self.row(Work::Lookup, findings::QUESTION, &[]).await?;
+        findings::findings(&row)
+    }
+
+    async fn search(
+        &self,
+        query: &str,
+        labels: &[LabelMatch<'_>],
+        limit: u32,
+    ) -> Result<Vec<RecallHit>, Error> {
+        let Some(query) = words::query(query) else {
+            return Ok(Vec::new());
+        };
+        let statement = select::search(space::USER, &query, labels, limit);
+        let rows = self.rows(Work::Scan, &statement, &[]).await?;
+        let hit = |row| -> Result<_, Error> {
+            Ok(RecallHit {
+                record: row::record(row)?,
+                score: f64::from(row::column::<f32>(row, "score")?),
+            })
+        };
+        rows.iter().map(hit).collect()
+    }
+}
+
+impl Recall for PostgresStore {
+    cachalot_store::forward_to_store!(async: search);
 }

@@ -27,13 +27,12 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use cachalot_store::implementation::{
-    MAX_COUNTER, check_page, erase_step, label_texts, milliseconds, reaches_reservations,
-    sort_and_deduplicate,
+    MAX_COUNTER, erase_step, milliseconds, reaches_reservations, sort_and_deduplicate,
 };
 use cachalot_store::{
     Error, ErrorKind, Finding, GetOrReserve, GetOrReserveResult, GetResult, Label, Lease, Millis,
     PageRequest, PutAllResult, PutCondition, PutResult, Record, RecordFilter, RecordPage,
-    ReserveResult, SpaceUsage, Stale, Store, StoreInfo, StoreReply, space,
+    ReserveResult, SpaceUsage, Store, StoreInfo, space,
 };
 use futures_util::future::try_join_all;
 use redis::Value;
@@ -48,7 +47,8 @@ use shard::Shard;
 use crate::changes::{Changes, Subscribe};
 use crate::open::OpenOptions;
 use crate::repetition::{
-    are_effects_enough, replaces_its_condition, result_of_first_put, with_owner,
+    are_effects_enough, put_all_result, replaces_its_condition, result_of_first_put,
+    stale_revision, with_owner,
 };
 use crate::url::{StoreUrl, StoreUrlError};
 
@@ -91,15 +91,7 @@ impl RedisStore {
     /// without waiting for it.
     #[must_use]
     pub fn with_shift(server: Server, shift: Arc<AtomicI64>) -> Self {
-        let about = StoreInfo {
-            name: "redis",
-            location: server.location().to_owned(),
-            shared: true,
-            reservations: true,
-            largest_value: LARGEST_VALUE,
-            longest_name: LONGEST_NAME,
-            snapshot: true,
-        };
+        let about = StoreInfo::new("redis", server.location(), LARGEST_VALUE, LONGEST_NAME);
         Self {
             about,
             nodes: Nodes::new(server),
@@ -361,8 +353,8 @@ impl Subscribe for RedisStore {
 
 #[cfg(feature = "testing")]
 impl cachalot_store::conformance::layouts::ChangeLayout for RedisStore {
-    fn set_newer_layout(&self, is_newer: bool) -> StoreReply<'_, ()> {
-        StoreReply::later(async move {
+    fn set_newer_layout(&self, is_newer: bool) -> cachalot_store::StoreReply<'_, ()> {
+        cachalot_store::StoreReply::later(async move {
             let version = record::VERSION + u8::from(is_newer);
             for shard in self.shards(space::CACHE) {
                 let mut set = redis::cmd("SET");
@@ -375,403 +367,341 @@ impl cachalot_store::conformance::layouts::ChangeLayout for RedisStore {
 }
 
 impl Store for RedisStore {
+    cachalot_store::forward_to_store!(checked: get get_or_reserve reserve find erase add raise_to counters);
+    cachalot_store::forward_to_store!(checked: touch amend);
+    cachalot_store::forward_to_store!(async: put put_all renew release usage inspect);
+
     fn about(&self) -> &StoreInfo {
         &self.about
     }
+}
 
-    fn get<'a>(
-        &'a self,
-        space: &'a str,
-        key: &'a str,
-        counters: &'a [&'a str],
-    ) -> StoreReply<'a, GetResult> {
-        StoreReply::later(async move {
-            self.about
-                .check_names([space, key].into_iter().chain(counters.iter().copied()))?;
-            let shard = self.shard(space, key);
-            let prefix = &shard.prefix;
-            let mut names: Vec<_> = ["i", "ib"].map(|name| format!("{prefix}{name}")).into();
-            names.push(self.layout_key(&shard));
-            names.push(format!("{prefix}r:{key}"));
-            names.extend(counters.iter().map(|name| format!("{prefix}c:{name}")));
-            let mut command = redis::cmd("MGET");
-            command.arg(&names);
-            for _ in 0..MAX_LOOKUPS {
-                let read = self.nodes.read(&shard, &command).await?;
-                let mut found = record::array(read.reply)?.into_iter();
-                let incarnation = record::incarnation(found.next(), &read.identity)?;
-                let birth = record::count(found.next().unwrap_or(Value::Nil))?;
-                let layout = found.next().unwrap_or(Value::Nil);
-                record::check_layout(layout, &self.about.location)?;
-                let incarnation =
-                    incarnation.filter(|_| birth != 0 && self.births.accept(&shard, None, birth));
-                let Some(incarnation) = incarnation else {
-                    self.run(self.call("meet", &shard)).await?;
-                    continue;
-                };
-                let record = record::optional(found.next(), key)?;
-                let count = |value| match value {
-                    // The script counts in the same way.
-                    Value::Nil if space == space::GATEWAY => Ok(0),
-                    Value::Nil => Ok(incarnation),
-                    value => record::count(value),
-                };
-                return Ok(GetResult {
-                    record: answering(record, space, incarnation),
-                    counters: found.map(count).collect::<Result<_, _>>()?,
-                    now: record::time(read.time)? + self.shift(),
-                });
-            }
-            Err(unsettled())
-        })
-    }
-
-    fn get_or_reserve<'a>(
-        &'a self,
-        space: &'a str,
-        key: &'a str,
-        request: GetOrReserve<'a>,
-    ) -> StoreReply<'a, GetOrReserveResult> {
-        StoreReply::later(async move {
-            let own = [space, key].into_iter().chain(label_texts(request.labels));
-            self.about
-                .check_names(own.chain(request.counters.iter().copied()))?;
-            let stale = match request.stale {
-                Stale::None => "0".to_owned(),
-                Stale::Revision(revision) => revision.to_string(),
-                Stale::Any => "-1".to_owned(),
+/// The calls of [`Store`].
+impl RedisStore {
+    async fn get(&self, space: &str, key: &str, counters: &[&str]) -> Result<GetResult, Error> {
+        let shard = self.shard(space, key);
+        let prefix = &shard.prefix;
+        let mut names: Vec<_> = ["i", "ib"].map(|name| format!("{prefix}{name}")).into();
+        names.push(self.layout_key(&shard));
+        names.push(format!("{prefix}r:{key}"));
+        names.extend(counters.iter().map(|name| format!("{prefix}c:{name}")));
+        let mut command = redis::cmd("MGET");
+        command.arg(&names);
+        for _ in 0..MAX_LOOKUPS {
+            let read = self.nodes.read(&shard, &command).await?;
+            let mut found = record::array(read.reply)?.into_iter();
+            let incarnation = record::incarnation(found.next(), &read.identity)?;
+            let birth = record::count(found.next().unwrap_or(Value::Nil))?;
+            let layout = found.next().unwrap_or(Value::Nil);
+            record::check_layout(layout, &self.about.location)?;
+            let incarnation =
+                incarnation.filter(|_| birth != 0 && self.births.accept(&shard, None, birth));
+            let Some(incarnation) = incarnation else {
+                self.run(self.call("meet", &shard)).await?;
+                continue;
             };
-            let shard = self.shard(space, key);
-            let labels = record::labels(&with_owner(request.labels));
-            let mut call = self
-                .call("get_or_reserve", &shard)
-                .arg(key)
-                .arg(stale)
-                .number(milliseconds(request.hold))
-                .arg(&labels)
-                .flag(is_only_valid_in_its_incarnation(space));
-            for counter in request.counters {
-                call = call.arg(*counter);
-            }
-            let (result, lost) = self.run_once_or_twice(call).await?;
-            let mut result = record::array(result)?.into_iter();
-            let mut next = || result.next().unwrap_or(Value::Nil);
-            let now = integer(next())?;
-            let incarnation = record::count(next())?;
-            let record = record::optional(Some(next()), key)?;
-            let mut reserved = reserve_result(next(), space, key)?;
-            if let Some(found) = reserved.take_if(|_| lost.is_some()) {
-                reserved = Some(self.own_reservation(space, key, &labels, found).await?);
-            }
-            let counters = result.map(record::count).collect::<Result<_, _>>()?;
-            Ok(GetOrReserveResult {
-                found: GetResult {
-                    record: answering(record, space, incarnation),
-                    counters,
-                    now,
-                },
-                reserved,
-            })
+            let record = record::optional(found.next(), key)?;
+            let count = |value| match value {
+                // The script counts in the same way.
+                Value::Nil if space == space::GATEWAY => Ok(0),
+                Value::Nil => Ok(incarnation),
+                value => record::count(value),
+            };
+            return Ok(GetResult {
+                record: answering(record, space, incarnation),
+                counters: found.map(count).collect::<Result<_, _>>()?,
+                now: record::time(read.time)? + self.shift(),
+            });
+        }
+        Err(unsettled())
+    }
+
+    async fn get_or_reserve(
+        &self,
+        space: &str,
+        key: &str,
+        request: GetOrReserve<'_>,
+    ) -> Result<GetOrReserveResult, Error> {
+        let shard = self.shard(space, key);
+        let labels = record::labels(&with_owner(request.labels));
+        let mut call = self
+            .call("get_or_reserve", &shard)
+            .arg(key)
+            .number(stale_revision(request.stale))
+            .number(milliseconds(request.hold))
+            .arg(&labels)
+            .flag(is_only_valid_in_its_incarnation(space));
+        for counter in request.counters {
+            call = call.arg(*counter);
+        }
+        let (result, lost) = self.run_once_or_twice(call).await?;
+        let mut result = record::array(result)?.into_iter();
+        let mut next = || result.next().unwrap_or(Value::Nil);
+        let now = integer(next())?;
+        let incarnation = record::count(next())?;
+        let record = record::optional(Some(next()), key)?;
+        let mut reserved = reserve_result(next(), space, key)?;
+        if let Some(found) = reserved.take_if(|_| lost.is_some()) {
+            reserved = Some(self.own_reservation(space, key, &labels, found).await?);
+        }
+        let counters = result.map(record::count).collect::<Result<_, _>>()?;
+        Ok(GetOrReserveResult {
+            found: GetResult {
+                record: answering(record, space, incarnation),
+                counters,
+                now,
+            },
+            reserved,
         })
     }
 
-    fn put<'a>(
-        &'a self,
-        space: &'a str,
+    async fn put(
+        &self,
+        space: &str,
         mut record: Record,
-        lease: Option<&'a Lease>,
-        counters: &'a [(&'a str, u64)],
-    ) -> StoreReply<'a, PutResult> {
-        StoreReply::later(async move {
-            record.labels = sort_and_deduplicate(record.labels);
-            self.about.check_put(space, &record, lease, counters)?;
-            let mut call = self
-                .call("put", &self.shard(space, &record.key))
+        lease: Option<&Lease>,
+        counters: &[(&str, u64)],
+    ) -> Result<PutResult, Error> {
+        record.labels = sort_and_deduplicate(record.labels);
+        self.about.check_put(space, &record, lease, counters)?;
+        let mut call = self
+            .call("put", &self.shard(space, &record.key))
+            .arg(&record.key)
+            .arg(lease.map_or_else(String::new, |lease| lease.fence.to_string()))
+            .arg(record::properties(&record))
+            .arg(&record.value[..]);
+        for (name, count) in counters {
+            call = call.arg(*name).number((*count).min(MAX_COUNTER));
+        }
+        let (result, lost) = self.run_once_or_twice(call).await?;
+        Ok(match integer(result)? {
+            -1 if lost.is_some() => result_of_first_put(self, space, &record).await?,
+            -1 => PutResult::LeaseLost,
+            changed if changed < -1 => PutResult::CounterChanged {
+                counter: usize::try_from(-2 - changed).unwrap_or(0),
+            },
+            revision => PutResult::Stored {
+                revision: record::unsigned(revision)?,
+            },
+        })
+    }
+
+    async fn put_all(
+        &self,
+        condition: PutCondition<'_>,
+        mut records: Vec<(&str, Record)>,
+    ) -> Result<PutAllResult, Error> {
+        for (_, record) in &mut records {
+            record.labels = sort_and_deduplicate(std::mem::take(&mut record.labels));
+        }
+        self.about.check_put_all(&condition, &records)?;
+        let shard = self.shard(condition.space, condition.key);
+        let slots = records
+            .iter()
+            .map(|(space, record)| self.shard(space, &record.key).slot);
+        if self.nodes.is_cluster() && slots.into_iter().any(|slot| slot != shard.slot) {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "a Redis cluster does not store records of several shards together",
+            ));
+        }
+        // Executed twice, it finds that the condition is not met any more.
+        let mut call = self
+            .call("put_all", &shard)
+            .repeatable_if(replaces_its_condition(&condition, &records))
+            .arg(condition.key)
+            .optional(condition.value.as_deref());
+        for (space, record) in &records {
+            call = call
+                .arg(self.shard(space, &record.key).prefix)
                 .arg(&record.key)
-                .arg(lease.map_or_else(String::new, |lease| lease.fence.to_string()))
-                .arg(record::properties(&record))
+                .arg(record::properties(record))
                 .arg(&record.value[..]);
-            for (name, count) in counters {
-                call = call.arg(*name).number((*count).min(MAX_COUNTER));
-            }
-            let (result, lost) = self.run_once_or_twice(call).await?;
-            Ok(match integer(result)? {
-                -1 if lost.is_some() => result_of_first_put(self, space, &record).await?,
-                -1 => PutResult::LeaseLost,
-                changed if changed < -1 => PutResult::CounterChanged {
-                    counter: usize::try_from(-2 - changed).unwrap_or(0),
-                },
-                revision => PutResult::Stored {
-                    revision: record::unsigned(revision)?,
-                },
-            })
-        })
+        }
+        let (result, lost) = self.run_once_or_twice(call).await?;
+        put_all_result(integer(result)?, lost)
     }
 
-    fn put_all<'a>(
-        &'a self,
-        condition: PutCondition<'a>,
-        mut records: Vec<(&'a str, Record)>,
-    ) -> StoreReply<'a, PutAllResult> {
-        StoreReply::later(async move {
-            for (_, record) in &mut records {
-                record.labels = sort_and_deduplicate(std::mem::take(&mut record.labels));
-            }
-            self.about.check_put_all(&condition, &records)?;
-            let shard = self.shard(condition.space, condition.key);
-            let slots = records
-                .iter()
-                .map(|(space, record)| self.shard(space, &record.key).slot);
-            if self.nodes.is_cluster() && slots.into_iter().any(|slot| slot != shard.slot) {
-                return Err(Error::new(
-                    ErrorKind::Unsupported,
-                    "a Redis cluster does not store records of several shards together",
-                ));
-            }
-            // Executed twice, it finds that the condition is not met any more.
-            let mut call = self
-                .call("put_all", &shard)
-                .repeatable_if(replaces_its_condition(&condition, &records))
-                .arg(condition.key)
-                .optional(condition.value.as_deref());
-            for (space, record) in &records {
-                call = call
-                    .arg(self.shard(space, &record.key).prefix)
-                    .arg(&record.key)
-                    .arg(record::properties(record))
-                    .arg(&record.value[..]);
-            }
-            let (result, lost) = self.run_once_or_twice(call).await?;
-            Ok(match (integer(result)?, lost) {
-                (-1, _) => PutAllResult::Stored,
-                // The first time, it may have been stored: another caller may have changed or reserved the key since.
-                (_, Some(lost)) => return Err(lost),
-                (-2, None) => PutAllResult::Changed,
-                (left, None) => PutAllResult::Busy {
-                    left: Duration::from_millis(record::unsigned(left)?),
-                },
-            })
-        })
-    }
-
-    fn reserve<'a>(
-        &'a self,
-        space: &'a str,
-        key: &'a str,
-        labels: &'a [Label],
+    async fn reserve(
+        &self,
+        space: &str,
+        key: &str,
+        labels: &[Label],
         hold: Duration,
-    ) -> StoreReply<'a, ReserveResult> {
-        StoreReply::later(async move {
-            self.about
-                .check_names([space, key].into_iter().chain(label_texts(labels)))?;
-            let labels = record::labels(&with_owner(labels));
-            let call = self
-                .call("reserve", &self.shard(space, key))
-                .arg(key)
-                .number(milliseconds(hold))
-                .arg(&labels);
-            let (result, lost) = self.run_once_or_twice(call).await?;
-            let reserved = reserve_result(result, space, key)?;
-            let reserved = reserved.ok_or_else(|| damaged("a reservation"))?;
-            match lost {
-                Some(_) => self.own_reservation(space, key, &labels, reserved).await,
-                None => Ok(reserved),
+    ) -> Result<ReserveResult, Error> {
+        let labels = record::labels(&with_owner(labels));
+        let call = self
+            .call("reserve", &self.shard(space, key))
+            .arg(key)
+            .number(milliseconds(hold))
+            .arg(&labels);
+        let (result, lost) = self.run_once_or_twice(call).await?;
+        let reserved = reserve_result(result, space, key)?;
+        let reserved = reserved.ok_or_else(|| damaged("a reservation"))?;
+        match lost {
+            Some(_) => self.own_reservation(space, key, &labels, reserved).await,
+            None => Ok(reserved),
+        }
+    }
+
+    async fn renew(&self, lease: &Lease, hold: Duration) -> Result<bool, Error> {
+        let call = self
+            .call("renew", &self.shard(&lease.space, &lease.key))
+            .arg(&lease.key)
+            .number(lease.fence)
+            .number(milliseconds(hold));
+        Ok(integer(self.run(call).await?)? == 1)
+    }
+
+    async fn release(&self, lease: Lease) -> Result<(), Error> {
+        let shard = self.shard(&lease.space, &lease.key);
+        let call = self.call("release", &shard).arg(&lease.key);
+        self.run(call.number(lease.fence)).await.map(drop)
+    }
+
+    async fn find(
+        &self,
+        space: &str,
+        filter: &RecordFilter<'_>,
+        page: PageRequest<'_>,
+    ) -> Result<RecordPage, Error> {
+        let found = self.find_rows(&self.shards(space), filter, &page).await?;
+        Ok(page::page(found, filter, &page))
+    }
+
+    async fn erase(
+        &self,
+        space: &str,
+        filter: &RecordFilter<'_>,
+        page: PageRequest<'_>,
+    ) -> Result<RecordPage, Error> {
+        let page = erase_step(filter, page);
+        let shards = self.shards(space);
+        let [shard] = &shards[..] else {
+            return self.erase_in_shards(space, &shards, filter, &page).await;
+        };
+        let call = self
+            .call("erase", shard)
+            .repeatable_if(are_effects_enough(space))
+            .flag(reaches_reservations(filter))
+            .number(-1)
+            .filter(filter, &page);
+        let erased = self.run_confirmed(&[call]).await?;
+        let rows = erased.into_iter().map(|rows| page::rows(rows, 0));
+        let rows = rows.collect::<Result<Vec<_>, _>>()?.into_iter().flatten();
+        Ok(page::page(rows.collect(), filter, &page))
+    }
+
+    async fn add(&self, space: &str, additions: &[(&str, u64)]) -> Result<Vec<u64>, Error> {
+        let shards = self.shards(space);
+        let (first, others) = shards.split_at(1);
+        let mut minimum = vec![0; additions.len()];
+        if !others.is_empty() {
+            // The values change in all shards, also in one that has more than the others since it lost writes.
+            let names: Vec<_> = additions.iter().map(|(name, _)| (*name, 0)).collect();
+            let counts = self.raise(&shards, &names).await?.into_iter();
+            let changed = counts
+                .zip(additions)
+                .map(|(count, (_, by))| count + (*by).min(1));
+            minimum = changed.collect();
+        }
+        let mut call = self.call("add", &first[0]);
+        call = call.repeatable_if(are_effects_enough(space));
+        for ((name, count), minimum) in additions.iter().zip(minimum) {
+            let (count, minimum) = ((*count).min(MAX_COUNTER), minimum.min(MAX_COUNTER));
+            call = call.arg(*name).number(count).number(minimum);
+        }
+        let mut counts = Vec::new();
+        for value in self.run_confirmed(&[call]).await? {
+            let values = record::array(value)?.into_iter().map(record::count);
+            counts = values.collect::<Result<Vec<_>, _>>()?;
+        }
+        let names = additions.iter().map(|(name, _)| *name);
+        let raised: Vec<_> = names.zip(counts.iter().copied()).collect();
+        self.raise(others, &raised).await?;
+        Ok(counts)
+    }
+
+    async fn raise_to(&self, space: &str, counter: &str, value: u64) -> Result<u64, Error> {
+        let shards = self.shards(space);
+        let (first, others) = shards.split_at(1);
+        let mut value = value.min(MAX_COUNTER);
+        // No other shard has more than the first one, so that what is added to it changes all of them.
+        for shards in [first, others] {
+            for raised in self.raise(shards, &[(counter, value)]).await? {
+                value = raised;
             }
-        })
+        }
+        Ok(value)
     }
 
-    fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> StoreReply<'a, bool> {
-        StoreReply::later(async move {
-            let call = self
-                .call("renew", &self.shard(&lease.space, &lease.key))
-                .arg(&lease.key)
-                .number(lease.fence)
-                .number(milliseconds(hold));
-            Ok(integer(self.run(call).await?)? == 1)
-        })
-    }
-
-    fn release(&self, lease: Lease) -> StoreReply<'_, ()> {
-        StoreReply::later(async move {
-            let shard = self.shard(&lease.space, &lease.key);
-            let call = self.call("release", &shard).arg(&lease.key);
-            self.run(call.number(lease.fence)).await.map(drop)
-        })
-    }
-
-    fn find<'a>(
-        &'a self,
-        space: &'a str,
-        filter: &'a RecordFilter<'a>,
-        page: PageRequest<'a>,
-    ) -> StoreReply<'a, RecordPage> {
-        StoreReply::later(async move {
-            check_page(filter, &page)?;
-            self.about.check_names([space])?;
-            let found = self.find_rows(&self.shards(space), filter, &page).await?;
-            Ok(page::page(found, filter, &page))
-        })
-    }
-
-    fn erase<'a>(
-        &'a self,
-        space: &'a str,
-        filter: &'a RecordFilter<'a>,
-        page: PageRequest<'a>,
-    ) -> StoreReply<'a, RecordPage> {
-        StoreReply::later(async move {
-            check_page(filter, &page)?;
-            self.about.check_names([space])?;
-            let page = erase_step(filter, page);
-            let shards = self.shards(space);
-            let [shard] = &shards[..] else {
-                return self.erase_in_shards(space, &shards, filter, &page).await;
-            };
-            let call = self
-                .call("erase", shard)
-                .repeatable_if(are_effects_enough(space))
-                .flag(reaches_reservations(filter))
-                .number(-1)
-                .filter(filter, &page);
-            let erased = self.run_confirmed(&[call]).await?;
-            let rows = erased.into_iter().map(|rows| page::rows(rows, 0));
-            let rows = rows.collect::<Result<Vec<_>, _>>()?.into_iter().flatten();
-            Ok(page::page(rows.collect(), filter, &page))
-        })
-    }
-
-    fn add<'a>(
-        &'a self,
-        space: &'a str,
-        additions: &'a [(&'a str, u64)],
-    ) -> StoreReply<'a, Vec<u64>> {
-        StoreReply::later(async move {
-            let names = additions.iter().map(|(name, _)| *name);
-            self.about.check_names([space].into_iter().chain(names))?;
-            let shards = self.shards(space);
-            let (first, others) = shards.split_at(1);
-            let mut minimum = vec![0; additions.len()];
-            if !others.is_empty() {
-                // The values change in all shards, also in one that has more than the others since it lost writes.
-                let names: Vec<_> = additions.iter().map(|(name, _)| (*name, 0)).collect();
-                let counts = self.raise(&shards, &names).await?.into_iter();
-                let changed = counts
-                    .zip(additions)
-                    .map(|(count, (_, by))| count + (*by).min(1));
-                minimum = changed.collect();
-            }
-            let mut call = self.call("add", &first[0]);
-            call = call.repeatable_if(are_effects_enough(space));
-            for ((name, count), minimum) in additions.iter().zip(minimum) {
-                let (count, minimum) = ((*count).min(MAX_COUNTER), minimum.min(MAX_COUNTER));
-                call = call.arg(*name).number(count).number(minimum);
-            }
-            let mut counts = Vec::new();
-            for value in self.run_confirmed(&[call]).await? {
-                let values = record::array(value)?.into_iter().map(record::count);
-                counts = values.collect::<Result<Vec<_>, _>>()?;
-            }
-            let names = additions.iter().map(|(name, _)| *name);
-            let raised: Vec<_> = names.zip(counts.iter().copied()).collect();
-            self.raise(others, &raised).await?;
-            Ok(counts)
-        })
-    }
-
-    fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> StoreReply<'a, u64> {
-        StoreReply::later(async move {
-            self.about.check_names([space, counter])?;
-            let shards = self.shards(space);
-            let (first, others) = shards.split_at(1);
-            let mut value = value.min(MAX_COUNTER);
-            // No other shard has more than the first one, so that what is added to it changes all of them.
-            for shards in [first, others] {
-                for raised in self.raise(shards, &[(counter, value)]).await? {
-                    value = raised;
-                }
-            }
-            Ok(value)
-        })
-    }
-
-    fn counters<'a>(
-        &'a self,
-        space: &'a str,
-        prefix: &'a str,
-        after: Option<&'a str>,
+    async fn counters(
+        &self,
+        space: &str,
+        prefix: &str,
+        after: Option<&str>,
         limit: u32,
-    ) -> StoreReply<'a, Vec<(String, u64)>> {
-        StoreReply::later(async move {
-            self.about.check_names([space])?;
-            let call = |shard| {
-                let call = self.call("counters", shard).arg(prefix);
-                call.optional(after.map(str::as_bytes)).number(limit)
-            };
-            let calls: Vec<Call> = self.shards(space).iter().map(call).collect();
-            let mut counters = BTreeMap::new();
-            for found in self.run_all(&calls).await? {
-                let mut found = record::array(found)?.into_iter();
-                while let (Some(name), Some(count)) = (found.next(), found.next()) {
-                    let maximum = counters.entry(text(name)?).or_default();
-                    *maximum = record::count(count)?.max(*maximum);
-                }
+    ) -> Result<Vec<(String, u64)>, Error> {
+        let call = |shard| {
+            let call = self.call("counters", shard).arg(prefix);
+            call.optional(after.map(str::as_bytes)).number(limit)
+        };
+        let calls: Vec<Call> = self.shards(space).iter().map(call).collect();
+        let mut counters = BTreeMap::new();
+        for found in self.run_all(&calls).await? {
+            let mut found = record::array(found)?.into_iter();
+            while let (Some(name), Some(count)) = (found.next(), found.next()) {
+                let maximum = counters.entry(text(name)?).or_default();
+                *maximum = record::count(count)?.max(*maximum);
             }
-            Ok(counters.into_iter().take(limit as usize).collect())
-        })
+        }
+        Ok(counters.into_iter().take(limit as usize).collect())
     }
 
-    fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> StoreReply<'a, ()> {
-        StoreReply::later(async move {
-            self.about.check_names([space])?;
-            let mut calls: BTreeMap<String, Call> = BTreeMap::new();
-            for (key, at) in used {
-                let shard = self.shard(space, key);
-                let call = calls.remove(&shard.prefix);
-                let call = call.unwrap_or_else(|| self.call("touch", &shard));
-                calls.insert(shard.prefix, call.arg(*key).number(at));
-            }
-            let calls: Vec<Call> = calls.into_values().collect();
-            self.run_all(&calls).await.map(drop)
-        })
+    async fn touch(&self, space: &str, used: &[(&str, Millis)]) -> Result<(), Error> {
+        let mut calls: BTreeMap<String, Call> = BTreeMap::new();
+        for (key, at) in used {
+            let shard = self.shard(space, key);
+            let call = calls.remove(&shard.prefix);
+            let call = call.unwrap_or_else(|| self.call("touch", &shard));
+            calls.insert(shard.prefix, call.arg(*key).number(at));
+        }
+        let calls: Vec<Call> = calls.into_values().collect();
+        self.run_all(&calls).await.map(drop)
     }
 
-    fn amend<'a>(&'a self, space: &'a str, record: Record) -> StoreReply<'a, Option<u64>> {
-        StoreReply::later(async move {
-            self.about.check_amend(space, &record)?;
-            let call = self
-                .call("amend", &self.shard(space, &record.key))
-                .arg(&record.key)
-                .arg(&record.value[..])
-                .number(record.revision)
-                .number(record.updated);
-            match integer(self.run(call).await?)? {
-                -1 => Ok(None),
-                revision => record::unsigned(revision).map(Some),
-            }
-        })
+    async fn amend(&self, space: &str, record: Record) -> Result<Option<u64>, Error> {
+        let call = self
+            .call("amend", &self.shard(space, &record.key))
+            .arg(&record.key)
+            .arg(&record.value[..])
+            .number(record.revision)
+            .number(record.updated);
+        match integer(self.run(call).await?)? {
+            -1 => Ok(None),
+            revision => record::unsigned(revision).map(Some),
+        }
     }
 
-    fn usage<'a>(&'a self, space: &'a str) -> StoreReply<'a, SpaceUsage> {
-        StoreReply::later(async move {
-            let shards = self.shards(space);
-            let read = async |shard: &Shard| {
-                let mut command = redis::cmd("HMGET");
-                command.arg(format!("{}z", shard.prefix));
-                command.arg("records").arg("bytes");
-                record::array(self.nodes.read(shard, &command).await?.reply)
-            };
-            let mut usage = SpaceUsage::default();
-            for counts in try_join_all(shards.iter().map(read)).await? {
-                let mut counts = counts.into_iter().map(record::count);
-                let mut next = || counts.next().unwrap_or(Ok(0));
-                usage.records += next()?;
-                usage.bytes += next()?;
-            }
-            Ok(usage)
-        })
+    async fn usage(&self, space: &str) -> Result<SpaceUsage, Error> {
+        let shards = self.shards(space);
+        let read = async |shard: &Shard| {
+            let mut command = redis::cmd("HMGET");
+            command.arg(format!("{}z", shard.prefix));
+            command.arg("records").arg("bytes");
+            record::array(self.nodes.read(shard, &command).await?.reply)
+        };
+        let mut usage = SpaceUsage::default();
+        for counts in try_join_all(shards.iter().map(read)).await? {
+            let mut counts = counts.into_iter().map(record::count);
+            let mut next = || counts.next().unwrap_or(Ok(0));
+            usage.records += next()?;
+            usage.bytes += next()?;
+        }
+        Ok(usage)
     }
 
-    fn inspect(&self) -> StoreReply<'_, Vec<Finding>> {
-        StoreReply::later(self.nodes.inspect())
+    async fn inspect(&self) -> Result<Vec<Finding>, Error> {
+        self.nodes.inspect().await
     }
 }

@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use cachalot_store::implementation::sort_and_deduplicate;
-use cachalot_store::{Error, Label, PutCondition, PutResult, Record, Store, space};
+use cachalot_store::{
+    Error, Label, PutAllResult, PutCondition, PutResult, Record, Stale, Store, space,
+};
 
 use crate::random::random;
 
@@ -85,6 +87,29 @@ pub(crate) async fn result_of_first_put(
         Some(Record { revision, .. }) => PutResult::Stored { revision },
         None => PutResult::LeaseLost,
     })
+}
+
+/// Returns the result of storing several records, as the function of a server gives it: -1 if they are stored, -2 if the
+/// condition is not met, or the milliseconds for which another caller has the lease. `lost`: the error of a first time.
+pub(crate) fn put_all_result(code: i64, lost: Option<Error>) -> Result<PutAllResult, Error> {
+    match (code, lost) {
+        (-1, _) => Ok(PutAllResult::Stored),
+        // The first time, it may have been stored: another caller may have changed or reserved the key since.
+        (_, Some(lost)) => Err(lost),
+        (-2, None) => Ok(PutAllResult::Changed),
+        (left, None) => Ok(PutAllResult::Busy {
+            left: Duration::from_millis(u64::try_from(left).unwrap_or(0)),
+        }),
+    }
+}
+
+/// Returns the revision that does not answer a lookup, as the functions of servers take it: 0 for none, -1 for any.
+pub(crate) fn stale_revision(stale: Stale) -> i64 {
+    match stale {
+        Stale::None => 0,
+        Stale::Revision(revision) => i64::try_from(revision).unwrap_or(0),
+        Stale::Any => -1,
+    }
 }
 
 /// True if a record that was found is one that was to be stored, apart from its revision.

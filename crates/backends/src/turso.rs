@@ -14,14 +14,14 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use cachalot_store::implementation::{
-    MAX_COUNTER, MIN_LAPSED_LEASE_AGE, check_page, fts5_expression, label_texts, milliseconds,
-    reaches_reservations, signed, sort_and_deduplicate, too_new, weight,
+    MAX_COUNTER, MIN_LAPSED_LEASE_AGE, fts5_expression, milliseconds, reaches_reservations, signed,
+    sort_and_deduplicate, too_new, weight,
 };
 use cachalot_store::{
     Error, Finding, GetOrReserve, GetOrReserveResult, GetResult, Label, LabelMatch, Lease, Millis,
     Order, PageRequest, PutAllResult, PutCondition, PutResult, Recall, RecallHit, Record,
-    RecordFilter, RecordPage, ReserveResult, SpaceUsage, Stale, Store, StoreInfo, StoreReply,
-    counter, space as names,
+    RecordFilter, RecordPage, ReserveResult, SpaceUsage, Stale, Store, StoreInfo, counter,
+    space as names,
 };
 use tokio::sync::OnceCell;
 
@@ -67,15 +67,7 @@ impl TursoStore {
     /// without waiting for it.
     #[must_use]
     pub fn with_shift(server: Server, shift: Arc<AtomicI64>) -> Self {
-        let about = StoreInfo {
-            name: "turso",
-            location: server.location().to_owned(),
-            shared: true,
-            reservations: true,
-            largest_value: LARGEST_VALUE,
-            longest_name: LONGEST_NAME,
-            snapshot: true,
-        };
+        let about = StoreInfo::new("turso", server.location(), LARGEST_VALUE, LONGEST_NAME);
         Self {
             about,
             server,
@@ -338,8 +330,8 @@ fn reserve_result(
 
 #[cfg(feature = "testing")]
 impl cachalot_store::conformance::layouts::ChangeLayout for TursoStore {
-    fn set_newer_layout(&self, is_newer: bool) -> StoreReply<'_, ()> {
-        StoreReply::later(async move {
+    fn set_newer_layout(&self, is_newer: bool) -> cachalot_store::StoreReply<'_, ()> {
+        cachalot_store::StoreReply::later(async move {
             let version = layout::VERSION + i64::from(is_newer);
             let set = Statement::new("UPDATE cachalot_layout SET version = ?").number(version);
             committed(self.server.execute(&[&set]).await?).map(drop)
@@ -348,382 +340,12 @@ impl cachalot_store::conformance::layouts::ChangeLayout for TursoStore {
 }
 
 impl Store for TursoStore {
+    cachalot_store::forward_to_store!(checked: get get_or_reserve reserve find erase add raise_to counters);
+    cachalot_store::forward_to_store!(checked: touch amend);
+    cachalot_store::forward_to_store!(async: put put_all renew release usage inspect);
+
     fn about(&self) -> &StoreInfo {
         &self.about
-    }
-
-    fn get<'a>(
-        &'a self,
-        space: &'a str,
-        key: &'a str,
-        counters: &'a [&'a str],
-    ) -> StoreReply<'a, GetResult> {
-        StoreReply::later(async move {
-            self.about
-                .check_names([space, key].into_iter().chain(counters.iter().copied()))?;
-            let statements = self.get_statements(space, key, counters);
-            let mut rows = self.rows(&statements).await?.into_iter();
-            let mut next = || rows.next().ok_or_else(|| damaged("no result"));
-            Self::get_result(next()?, next()?, key, counters)
-        })
-    }
-
-    fn get_or_reserve<'a>(
-        &'a self,
-        space: &'a str,
-        key: &'a str,
-        request: GetOrReserve<'a>,
-    ) -> StoreReply<'a, GetOrReserveResult> {
-        StoreReply::later(async move {
-            let own = [space, key].into_iter().chain(label_texts(request.labels));
-            self.about
-                .check_names(own.chain(request.counters.iter().copied()))?;
-            let [record, values] = self.get_statements(space, key, request.counters);
-            let is_other = match request.stale {
-                Stale::None => String::new(),
-                Stale::Revision(revision) => format!(" AND revision <> {revision}"),
-                Stale::Any => " AND 0".to_owned(),
-            };
-            let is_absent = format!(
-                "NOT EXISTS (SELECT 1 FROM cachalot_records WHERE space = ?1 AND key = ?2 \
-                 AND (expires IS NULL OR expires > {}){is_other})",
-                self.now()
-            );
-            let (labels, hold) = (request.labels, request.hold);
-            let statements = [
-                record,
-                values,
-                self.reserve_statement(space, key, labels, hold, &is_absent),
-                self.lease_statement(space, key),
-                self.clean_up_statement(),
-            ];
-            let mut rows = self.rows(&statements).await?.into_iter();
-            let mut next = || rows.next().ok_or_else(|| damaged("no result"));
-            let found = Self::get_result(next()?, next()?, key, request.counters)?;
-            let (reserved, current) = (next()?, next()?);
-            let reserved = reserve_result(reserved, current, space, key)?;
-            let is_answered = request.stale.is_answered_by(&found);
-            let reserved = match reserved {
-                // The lease of a caller that renews the record.
-                Some(ReserveResult::Busy { .. }) if is_answered => None,
-                reserved => reserved,
-            };
-            Ok(GetOrReserveResult { found, reserved })
-        })
-    }
-
-    fn put<'a>(
-        &'a self,
-        space: &'a str,
-        mut record: Record,
-        lease: Option<&'a Lease>,
-        counters: &'a [(&'a str, u64)],
-    ) -> StoreReply<'a, PutResult> {
-        StoreReply::later(async move {
-            record.labels = sort_and_deduplicate(record.labels);
-            self.about.check_put(space, &record, lease, counters)?;
-            let mut statements = Vec::new();
-            if let Some(lease) = lease {
-                let is_current = "EXISTS (SELECT 1 FROM cachalot_leases \
-                                  WHERE space = ? AND key = ? AND fence = ? AND current = 1)";
-                let is_current = check(is_current).text(space).text(&record.key);
-                statements.push(is_current.number(signed(lease.fence)));
-            }
-            for (name, value) in counters {
-                let is_same = "ifnull((SELECT value FROM cachalot_counters WHERE space = ? AND name = ?), 0) = ?";
-                statements.push(check(is_same).text(space).text(name).number(signed(*value)));
-            }
-            let checks = statements.len();
-            statements.extend(self.put_statements(space, &record, false));
-            if lease.is_some() {
-                statements.push(Self::end_lease(space, &record.key));
-            }
-            match self.execute(&statements).await? {
-                Outcome::Failed(0, _) if lease.is_some() => Ok(PutResult::LeaseLost),
-                Outcome::Failed(number, _) => Ok(PutResult::CounterChanged {
-                    counter: number - usize::from(lease.is_some()),
-                }),
-                Outcome::Committed(rows) => {
-                    let stored = rows.into_iter().nth(checks).and_then(Rows::first);
-                    let revision = stored.ok_or_else(|| damaged("no revision"))?.count(0)?;
-                    Ok(PutResult::Stored { revision })
-                }
-            }
-        })
-    }
-
-    fn put_all<'a>(
-        &'a self,
-        condition: PutCondition<'a>,
-        mut records: Vec<(&'a str, Record)>,
-    ) -> StoreReply<'a, PutAllResult> {
-        StoreReply::later(async move {
-            for (_, record) in &mut records {
-                record.labels = sort_and_deduplicate(std::mem::take(&mut record.labels));
-            }
-            self.about.check_put_all(&condition, &records)?;
-            let (space, key) = (condition.space, condition.key);
-            let is_free = format!(
-                "NOT EXISTS (SELECT 1 FROM cachalot_leases \
-                 WHERE space = ? AND key = ? AND current = 1 AND until > {})",
-                self.now()
-            );
-            let exists = "EXISTS (SELECT 1 FROM cachalot_records WHERE space = ? AND key = ?";
-            let is_expected = match &condition.value {
-                None => check(&format!("NOT {exists})")).text(space).text(key),
-                Some(value) => {
-                    let is_same = check(&format!("{exists} AND value = ?)"));
-                    is_same.text(space).text(key).blob(value)
-                }
-            };
-            let mut statements = vec![
-                self.lease_statement(space, key),
-                check(&is_free).text(space).text(key),
-                is_expected,
-                Self::end_lease(space, key),
-            ];
-            for (space, record) in &records {
-                statements.extend(self.put_statements(space, record, true));
-            }
-            match self.execute(&statements).await? {
-                Outcome::Committed(_) => Ok(PutAllResult::Stored),
-                Outcome::Failed(1, rows) => {
-                    let left = first_row(rows).map_or(Ok(0), |row| row.count(1))?;
-                    Ok(PutAllResult::Busy {
-                        left: Duration::from_millis(left),
-                    })
-                }
-                Outcome::Failed(..) => Ok(PutAllResult::Changed),
-            }
-        })
-    }
-
-    fn reserve<'a>(
-        &'a self,
-        space: &'a str,
-        key: &'a str,
-        labels: &'a [Label],
-        hold: Duration,
-    ) -> StoreReply<'a, ReserveResult> {
-        StoreReply::later(async move {
-            self.about
-                .check_names([space, key].into_iter().chain(label_texts(labels)))?;
-            let statements = [
-                self.reserve_statement(space, key, labels, hold, "1"),
-                self.lease_statement(space, key),
-                self.clean_up_statement(),
-            ];
-            let mut rows = self.rows(&statements).await?.into_iter();
-            let mut next = || rows.next().ok_or_else(|| damaged("no result"));
-            let reserved = reserve_result(next()?, next()?, space, key)?;
-            reserved.ok_or_else(|| damaged("a reservation that has just ended"))
-        })
-    }
-
-    fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> StoreReply<'a, bool> {
-        StoreReply::later(async move {
-            let (now, hold) = (self.now(), milliseconds(hold));
-            let renew = Statement::new(format!(
-                "UPDATE cachalot_leases SET until = {now} + {hold} \
-                 WHERE space = ? AND key = ? AND fence = ? AND current = 1 RETURNING 1"
-            ));
-            let renew = renew
-                .text(&lease.space)
-                .text(&lease.key)
-                .number(signed(lease.fence));
-            Ok(self.row(renew).await?.is_some())
-        })
-    }
-
-    fn release(&self, lease: Lease) -> StoreReply<'_, ()> {
-        StoreReply::later(async move {
-            let end = Self::end_lease(&lease.space, &lease.key).and(" AND fence = ?", &[]);
-            self.rows(&[end.number(signed(lease.fence))])
-                .await
-                .map(drop)
-        })
-    }
-
-    fn find<'a>(
-        &'a self,
-        space: &'a str,
-        filter: &'a RecordFilter<'a>,
-        page: PageRequest<'a>,
-    ) -> StoreReply<'a, RecordPage> {
-        StoreReply::later(async move {
-            check_page(filter, &page)?;
-            self.about.check_names([space])?;
-            let excess = match filter.order {
-                Order::Key => Excess::Omitted,
-                // Only in key order may a page have a successor.
-                _ => Excess::WithoutValue,
-            };
-            let select = select::page(space, filter, &page, Columns::Records, excess);
-            let (mut found, mut rest) = self.record_page(select, filter, &page).await?;
-            while !rest.is_empty() {
-                let select = select::first_of(space, &rest, page.values);
-                let (next, _) = self.record_page(select, filter, &page).await?;
-                // The others were erased meanwhile.
-                let last = next.records.last();
-                let read = rest
-                    .iter()
-                    .position(|key| last.is_some_and(|record| record.key == *key));
-                rest.drain(..read.map_or(rest.len(), |at| at + 1));
-                found.records.extend(next.records);
-                found.sizes.extend(next.sizes);
-            }
-            Ok(found)
-        })
-    }
-
-    fn erase<'a>(
-        &'a self,
-        space: &'a str,
-        filter: &'a RecordFilter<'a>,
-        page: PageRequest<'a>,
-    ) -> StoreReply<'a, RecordPage> {
-        StoreReply::later(async move {
-            check_page(filter, &page)?;
-            self.about.check_names([space])?;
-            let excess = match filter.order {
-                Order::Key => Excess::Omitted,
-                _ => Excess::Refused,
-            };
-            let ids = select::page(space, filter, &page, Columns::Ids, excess);
-            let mut statements = vec![
-                select::page(space, filter, &page, Columns::Records, excess),
-                ids.inside("DELETE FROM cachalot_records WHERE id IN (", ")"),
-            ];
-            if reaches_reservations(filter) {
-                let now = self.now();
-                let raise = Statement::new(format!(
-                    "INSERT INTO cachalot_counters(space, name, value) VALUES (?, ?, max(1, {now})) \
-                     ON CONFLICT(space, name) DO UPDATE SET value = max(value + 1, excluded.value)"
-                ));
-                statements.push(raise.text(space).text(counter::ERASED));
-                let revoke =
-                    "UPDATE cachalot_leases SET current = 0 WHERE space = ? AND current = 1";
-                let revoke = Statement::new(revoke).text(space);
-                let revoke = select::and_in_range(revoke, "key", filter.prefix, page.after);
-                statements.push(select::and_lease_labels(revoke, filter.labels));
-            }
-            let rows = self.rows(&statements).await?;
-            let rows = rows
-                .into_iter()
-                .next()
-                .ok_or_else(|| damaged("no result"))?;
-            Ok(record_page(rows, filter, &page)?.0)
-        })
-    }
-
-    fn add<'a>(
-        &'a self,
-        space: &'a str,
-        additions: &'a [(&'a str, u64)],
-    ) -> StoreReply<'a, Vec<u64>> {
-        StoreReply::later(async move {
-            let names = additions.iter().map(|(name, _)| *name);
-            self.about.check_names([space].into_iter().chain(names))?;
-            let add = |(name, count): &(&str, u64)| {
-                let add = Statement::new(format!(
-                    "INSERT INTO cachalot_counters(space, name, value) VALUES (?, ?, ?) \
-                     ON CONFLICT(space, name) DO UPDATE SET value = CASE \
-                     WHEN value > {MAX_COUNTER} - excluded.value THEN {MAX_COUNTER} \
-                     ELSE value + excluded.value END RETURNING value"
-                ));
-                add.text(space).text(name).number(signed(*count))
-            };
-            let statements: Vec<_> = additions.iter().map(add).collect();
-            let counts = self.rows(&statements).await?.into_iter();
-            let count = |rows: Rows| rows.first().ok_or_else(|| damaged("no count"))?.count(0);
-            counts.map(count).collect()
-        })
-    }
-
-    fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> StoreReply<'a, u64> {
-        StoreReply::later(async move {
-            self.about.check_names([space, counter])?;
-            let raise = Statement::new(
-                "INSERT INTO cachalot_counters(space, name, value) VALUES (?, ?, ?) \
-                 ON CONFLICT(space, name) DO UPDATE SET value = max(value, excluded.value) RETURNING value",
-            );
-            let raise = raise.text(space).text(counter).number(signed(value));
-            let count = self.row(raise).await?.ok_or_else(|| damaged("no count"))?;
-            count.count(0)
-        })
-    }
-
-    fn counters<'a>(
-        &'a self,
-        space: &'a str,
-        prefix: &'a str,
-        after: Option<&'a str>,
-        limit: u32,
-    ) -> StoreReply<'a, Vec<(String, u64)>> {
-        StoreReply::later(async move {
-            self.about.check_names([space])?;
-            let read = "SELECT name, value FROM cachalot_counters WHERE space = ? AND value > 0";
-            let read = Statement::new(read).text(space);
-            let read = select::and_in_range(read, "name", prefix, after);
-            let read = read.and(&format!(" ORDER BY name LIMIT {limit}"), &[]);
-            let mut counters = Vec::new();
-            for row in self.rows(&[read]).await?.into_iter().flatten() {
-                counters.push((row.text(0)?.to_owned(), row.count(1)?));
-            }
-            Ok(counters)
-        })
-    }
-
-    fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> StoreReply<'a, ()> {
-        StoreReply::later(async move {
-            self.about.check_names([space])?;
-            let touch = |(key, at): &(&str, Millis)| {
-                let touch = "UPDATE cachalot_records SET used = ?3 WHERE space = ?1 AND key = ?2 AND used < ?3";
-                Statement::new(touch).text(space).text(key).number(*at)
-            };
-            let statements: Vec<_> = used.iter().map(touch).collect();
-            self.rows(&statements).await.map(drop)
-        })
-    }
-
-    fn amend<'a>(&'a self, space: &'a str, record: Record) -> StoreReply<'a, Option<u64>> {
-        StoreReply::later(async move {
-            self.about.check_amend(space, &record)?;
-            let amend = Statement::new(
-                "UPDATE cachalot_records SET weight = weight - length(value) + ?1, value = ?2, \
-                 revision = revision + 1 \
-                 WHERE space = ?3 AND key = ?4 AND revision = ?5 AND updated = ?6 RETURNING revision",
-            )
-            .number(i64::try_from(record.value.len()).unwrap_or(i64::MAX))
-            .blob(&record.value)
-            .text(space)
-            .text(&record.key)
-            .number(signed(record.revision))
-            .number(record.updated);
-            self.row(amend).await?.map(|row| row.count(0)).transpose()
-        })
-    }
-
-    fn usage<'a>(&'a self, space: &'a str) -> StoreReply<'a, SpaceUsage> {
-        StoreReply::later(async move {
-            let read = "SELECT records, bytes FROM cachalot_usage WHERE space = ?";
-            let usage = self.row(Statement::new(read).text(space)).await?;
-            usage.map_or(Ok(SpaceUsage::default()), |row| {
-                Ok(SpaceUsage {
-                    records: row.count(0)?,
-                    bytes: row.count(1)?,
-                })
-            })
-        })
-    }
-
-    fn inspect(&self) -> StoreReply<'_, Vec<Finding>> {
-        StoreReply::later(async move {
-            let version = self.row(Statement::new("SELECT sqlite_version()")).await?;
-            let version = version.ok_or_else(|| damaged("no version"))?;
-            let version = format!("libSQL, SQLite {}", version.text(0)?);
-            Ok(vec![Finding::good("version", version)])
-        })
     }
 
     fn recall(&self) -> Option<&dyn Recall> {
@@ -731,32 +353,352 @@ impl Store for TursoStore {
     }
 }
 
-impl Recall for TursoStore {
-    fn search<'a>(
-        &'a self,
-        query: &'a str,
-        labels: &'a [LabelMatch<'a>],
-        limit: u32,
-    ) -> StoreReply<'a, Vec<RecallHit>> {
-        StoreReply::later(async move {
-            let Some(expression) = fts5_expression(query) else {
-                return Ok(Vec::new());
-            };
-            let search = Statement::new(
-                "SELECT r.key, r.revision, r.updated, r.expires, r.labels, r.value, length(r.value), t.rank \
-                 FROM cachalot_texts t JOIN cachalot_records r ON r.id = t.rowid \
-                 WHERE t.cachalot_texts MATCH ?",
-            );
-            let search = select::and_labels(search.text(&expression), names::USER, "r.key", labels);
-            let search = search.and(&format!(" ORDER BY t.rank LIMIT {limit}"), &[]);
-            let mut hits = Vec::new();
-            for row in self.rows(&[search]).await?.into_iter().flatten() {
-                hits.push(RecallHit {
-                    record: record_of_page(&row)?.0,
-                    score: -row.float(7)?,
-                });
+/// The calls of [`Store`] and [`Recall`].
+impl TursoStore {
+    async fn get(&self, space: &str, key: &str, counters: &[&str]) -> Result<GetResult, Error> {
+        let statements = self.get_statements(space, key, counters);
+        let mut rows = self.rows(&statements).await?.into_iter();
+        let mut next = || rows.next().ok_or_else(|| damaged("no result"));
+        Self::get_result(next()?, next()?, key, counters)
+    }
+
+    async fn get_or_reserve(
+        &self,
+        space: &str,
+        key: &str,
+        request: GetOrReserve<'_>,
+    ) -> Result<GetOrReserveResult, Error> {
+        let [record, values] = self.get_statements(space, key, request.counters);
+        let is_other = match request.stale {
+            Stale::None => String::new(),
+            Stale::Revision(revision) => format!(" AND revision <> {revision}"),
+            Stale::Any => " AND 0".to_owned(),
+        };
+        let is_absent = format!(
+            "NOT EXISTS (SELECT 1 FROM cachalot_records WHERE space = ?1 AND key = ?2 \
+             AND (expires IS NULL OR expires > {}){is_other})",
+            self.now()
+        );
+        let (labels, hold) = (request.labels, request.hold);
+        let statements = [
+            record,
+            values,
+            self.reserve_statement(space, key, labels, hold, &is_absent),
+            self.lease_statement(space, key),
+            self.clean_up_statement(),
+        ];
+        let mut rows = self.rows(&statements).await?.into_iter();
+        let mut next = || rows.next().ok_or_else(|| damaged("no result"));
+        let found = Self::get_result(next()?, next()?, key, request.counters)?;
+        let (reserved, current) = (next()?, next()?);
+        let reserved = reserve_result(reserved, current, space, key)?;
+        let is_answered = request.stale.is_answered_by(&found);
+        let reserved = match reserved {
+            // The lease of a caller that renews the record.
+            Some(ReserveResult::Busy { .. }) if is_answered => None,
+            reserved => reserved,
+        };
+        Ok(GetOrReserveResult { found, reserved })
+    }
+
+    async fn put(
+        &self,
+        space: &str,
+        mut record: Record,
+        lease: Option<&Lease>,
+        counters: &[(&str, u64)],
+    ) -> Result<PutResult, Error> {
+        record.labels = sort_and_deduplicate(record.labels);
+        self.about.check_put(space, &record, lease, counters)?;
+        let mut statements = Vec::new();
+        if let Some(lease) = lease {
+            let is_current = "EXISTS (SELECT 1 FROM cachalot_leases \
+                              WHERE space = ? AND key = ? AND fence = ? AND current = 1)";
+            let is_current = check(is_current).text(space).text(&record.key);
+            statements.push(is_current.number(signed(lease.fence)));
+        }
+        for (name, value) in counters {
+            let is_same =
+                "ifnull((SELECT value FROM cachalot_counters WHERE space = ? AND name = ?), 0) = ?";
+            statements.push(check(is_same).text(space).text(name).number(signed(*value)));
+        }
+        let checks = statements.len();
+        statements.extend(self.put_statements(space, &record, false));
+        if lease.is_some() {
+            statements.push(Self::end_lease(space, &record.key));
+        }
+        match self.execute(&statements).await? {
+            Outcome::Failed(0, _) if lease.is_some() => Ok(PutResult::LeaseLost),
+            Outcome::Failed(number, _) => Ok(PutResult::CounterChanged {
+                counter: number - usize::from(lease.is_some()),
+            }),
+            Outcome::Committed(rows) => {
+                let stored = rows.into_iter().nth(checks).and_then(Rows::first);
+                let revision = stored.ok_or_else(|| damaged("no revision"))?.count(0)?;
+                Ok(PutResult::Stored { revision })
             }
-            Ok(hits)
+        }
+    }
+
+    async fn put_all(
+        &self,
+        condition: PutCondition<'_>,
+        mut records: Vec<(&str, Record)>,
+    ) -> Result<PutAllResult, Error> {
+        for (_, record) in &mut records {
+            record.labels = sort_and_deduplicate(std::mem::take(&mut record.labels));
+        }
+        self.about.check_put_all(&condition, &records)?;
+        let (space, key) = (condition.space, condition.key);
+        let is_free = format!(
+            "NOT EXISTS (SELECT 1 FROM cachalot_leases \
+             WHERE space = ? AND key = ? AND current = 1 AND until > {})",
+            self.now()
+        );
+        let exists = "EXISTS (SELECT 1 FROM cachalot_records WHERE space = ? AND key = ?";
+        let is_expected = match &condition.value {
+            None => check(&format!("NOT {exists})")).text(space).text(key),
+            Some(value) => {
+                let is_same = check(&format!("{exists} AND value = ?)"));
+                is_same.text(space).text(key).blob(value)
+            }
+        };
+        let mut statements = vec![
+            self.lease_statement(space, key),
+            check(&is_free).text(space).text(key),
+            is_expected,
+            Self::end_lease(space, key),
+        ];
+        for (space, record) in &records {
+            statements.extend(self.put_statements(space, record, true));
+        }
+        match self.execute(&statements).await? {
+            Outcome::Committed(_) => Ok(PutAllResult::Stored),
+            Outcome::Failed(1, rows) => {
+                let left = first_row(rows).map_or(Ok(0), |row| row.count(1))?;
+                Ok(PutAllResult::Busy {
+                    left: Duration::from_millis(left),
+                })
+            }
+            Outcome::Failed(..) => Ok(PutAllResult::Changed),
+        }
+    }
+
+    async fn reserve(
+        &self,
+        space: &str,
+        key: &str,
+        labels: &[Label],
+        hold: Duration,
+    ) -> Result<ReserveResult, Error> {
+        let statements = [
+            self.reserve_statement(space, key, labels, hold, "1"),
+            self.lease_statement(space, key),
+            self.clean_up_statement(),
+        ];
+        let mut rows = self.rows(&statements).await?.into_iter();
+        let mut next = || rows.next().ok_or_else(|| damaged("no result"));
+        let reserved = reserve_result(next()?, next()?, space, key)?;
+        reserved.ok_or_else(|| damaged("a reservation that has just ended"))
+    }
+
+    async fn renew(&self, lease: &Lease, hold: Duration) -> Result<bool, Error> {
+        let (now, hold) = (self.now(), milliseconds(hold));
+        let renew = Statement::new(format!(
+            "UPDATE cachalot_leases SET until = {now} + {hold} \
+             WHERE space = ? AND key = ? AND fence = ? AND current = 1 RETURNING 1"
+        ));
+        let renew = renew
+            .text(&lease.space)
+            .text(&lease.key)
+            .number(signed(lease.fence));
+        Ok(self.row(renew).await?.is_some())
+    }
+
+    async fn release(&self, lease: Lease) -> Result<(), Error> {
+        let end = Self::end_lease(&lease.space, &lease.key).and(" AND fence = ?", &[]);
+        self.rows(&[end.number(signed(lease.fence))])
+            .await
+            .map(drop)
+    }
+
+    async fn find(
+        &self,
+        space: &str,
+        filter: &RecordFilter<'_>,
+        page: PageRequest<'_>,
+    ) -> Result<RecordPage, Error> {
+        let excess = match filter.order {
+            Order::Key => Excess::Omitted,
+            // Only in key order may a page have a successor.
+            _ => Excess::WithoutValue,
+        };
+        let select = select::page(space, filter, &page, Columns::Records, excess);
+        let (mut found, mut rest) = self.record_page(select, filter, &page).await?;
+        while !rest.is_empty() {
+            let select = select::first_of(space, &rest, page.values);
+            let (next, _) = self.record_page(select, filter, &page).await?;
+            // The others were erased meanwhile.
+            let last = next.records.last();
+            let read = rest
+                .iter()
+                .position(|key| last.is_some_and(|record| record.key == *key));
+            rest.drain(..read.map_or(rest.len(), |at| at + 1));
+            found.records.extend(next.records);
+            found.sizes.extend(next.sizes);
+        }
+        Ok(found)
+    }
+
+    async fn erase(
+        &self,
+        space: &str,
+        filter: &RecordFilter<'_>,
+        page: PageRequest<'_>,
+    ) -> Result<RecordPage, Error> {
+        let excess = match filter.order {
+            Order::Key => Excess::Omitted,
+            _ => Excess::Refused,
+        };
+        let ids = select::page(space, filter, &page, Columns::Ids, excess);
+        let mut statements = vec![
+            select::page(space, filter, &page, Columns::Records, excess),
+            ids.inside("DELETE FROM cachalot_records WHERE id IN (", ")"),
+        ];
+        if reaches_reservations(filter) {
+            let now = self.now();
+            let raise = Statement::new(format!(
+                "INSERT INTO cachalot_counters(space, name, value) VALUES (?, ?, max(1, {now})) \
+                 ON CONFLICT(space, name) DO UPDATE SET value = max(value + 1, excluded.value)"
+            ));
+            statements.push(raise.text(space).text(counter::ERASED));
+            let revoke = "UPDATE cachalot_leases SET current = 0 WHERE space = ? AND current = 1";
+            let revoke = Statement::new(revoke).text(space);
+            let revoke = select::and_in_range(revoke, "key", filter.prefix, page.after);
+            statements.push(select::and_lease_labels(revoke, filter.labels));
+        }
+        let rows = self.rows(&statements).await?;
+        let rows = rows
+            .into_iter()
+            .next()
+            .ok_or_else(|| damaged("no result"))?;
+        Ok(record_page(rows, filter, &page)?.0)
+    }
+
+    async fn add(&self, space: &str, additions: &[(&str, u64)]) -> Result<Vec<u64>, Error> {
+        let add = |(name, count): &(&str, u64)| {
+            let add = Statement::new(format!(
+                "INSERT INTO cachalot_counters(space, name, value) VALUES (?, ?, ?) \
+                 ON CONFLICT(space, name) DO UPDATE SET value = CASE \
+                 WHEN value > {MAX_COUNTER} - excluded.value THEN {MAX_COUNTER} \
+                 ELSE value + excluded.value END RETURNING value"
+            ));
+            add.text(space).text(name).number(signed(*count))
+        };
+        let statements: Vec<_> = additions.iter().map(add).collect();
+        let counts = self.rows(&statements).await?.into_iter();
+        let count = |rows: Rows| rows.first().ok_or_else(|| damaged("no count"))?.count(0);
+        counts.map(count).collect()
+    }
+
+    async fn raise_to(&self, space: &str, counter: &str, value: u64) -> Result<u64, Error> {
+        let raise = Statement::new(
+            "INSERT INTO cachalot_counters(space, name, value) VALUES (?, ?, ?) \
+             ON CONFLICT(space, name) DO UPDATE SET value = max(value, excluded.value) RETURNING value",
+        );
+        let raise = raise.text(space).text(counter).number(signed(value));
+        let count = self.row(raise).await?.ok_or_else(|| damaged("no count"))?;
+        count.count(0)
+    }
+
+    async fn counters(
+        &self,
+        space: &str,
+        prefix: &str,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<(String, u64)>, Error> {
+        let read = "SELECT name, value FROM cachalot_counters WHERE space = ? AND value > 0";
+        let read = Statement::new(read).text(space);
+        let read = select::and_in_range(read, "name", prefix, after);
+        let read = read.and(&format!(" ORDER BY name LIMIT {limit}"), &[]);
+        let mut counters = Vec::new();
+        for row in self.rows(&[read]).await?.into_iter().flatten() {
+            counters.push((row.text(0)?.to_owned(), row.count(1)?));
+        }
+        Ok(counters)
+    }
+
+    async fn touch(&self, space: &str, used: &[(&str, Millis)]) -> Result<(), Error> {
+        let touch = |(key, at): &(&str, Millis)| {
+            let touch =
+                "UPDATE cachalot_records SET used = ?3 WHERE space = ?1 AND key = ?2 AND used < ?3";
+            Statement::new(touch).text(space).text(key).number(*at)
+        };
+        let statements: Vec<_> = used.iter().map(touch).collect();
+        self.rows(&statements).await.map(drop)
+    }
+
+    async fn amend(&self, space: &str, record: Record) -> Result<Option<u64>, Error> {
+        let amend = Statement::new(
+            "UPDATE cachalot_records SET weight = weight - length(value) + ?1, value = ?2, \
+             revision = revision + 1 \
+             WHERE space = ?3 AND key = ?4 AND revision = ?5 AND updated = ?6 RETURNING revision",
+        )
+        .number(i64::try_from(record.value.len()).unwrap_or(i64::MAX))
+        .blob(&record.value)
+        .text(space)
+        .text(&record.key)
+        .number(signed(record.revision))
+        .number(record.updated);
+        self.row(amend).await?.map(|row| row.count(0)).transpose()
+    }
+
+    async fn usage(&self, space: &str) -> Result<SpaceUsage, Error> {
+        let read = "SELECT records, bytes FROM cachalot_usage WHERE space = ?";
+        let usage = self.row(Statement::new(read).text(space)).await?;
+        usage.map_or(Ok(SpaceUsage::default()), |row| {
+            Ok(SpaceUsage {
+                records: row.count(0)?,
+                bytes: row.count(1)?,
+            })
         })
     }
+
+    async fn inspect(&self) -> Result<Vec<Finding>, Error> {
+        let version = self.row(Statement::new("SELECT sqlite_version()")).await?;
+        let version = version.ok_or_else(|| damaged("no version"))?;
+        let version = format!("libSQL, SQLite {}", version.text(0)?);
+        Ok(vec![Finding::good("version", version)])
+    }
+
+    async fn search(
+        &self,
+        query: &str,
+        labels: &[LabelMatch<'_>],
+        limit: u32,
+    ) -> Result<Vec<RecallHit>, Error> {
+        let Some(expression) = fts5_expression(query) else {
+            return Ok(Vec::new());
+        };
+        let search = Statement::new(
+            "SELECT r.key, r.revision, r.updated, r.expires, r.labels, r.value, length(r.value), t.rank \
+             FROM cachalot_texts t JOIN cachalot_records r ON r.id = t.rowid \
+             WHERE t.cachalot_texts MATCH ?",
+        );
+        let search = select::and_labels(search.text(&expression), names::USER, "r.key", labels);
+        let search = search.and(&format!(" ORDER BY t.rank LIMIT {limit}"), &[]);
+        let mut hits = Vec::new();
+        for row in self.rows(&[search]).await?.into_iter().flatten() {
+            hits.push(RecallHit {
+                record: record_of_page(&row)?.0,
+                score: -row.float(7)?,
+            });
+        }
+        Ok(hits)
+    }
+}
+
+impl Recall for TursoStore {
+    cachalot_store::forward_to_store!(async: search);
 }

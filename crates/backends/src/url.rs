@@ -256,6 +256,18 @@ impl StoreUrl {
     pub(crate) fn fault(&self) -> Option<&'static str> {
         self.fault
     }
+
+    /// Fails if the URL cannot be used.
+    pub(crate) fn check(&self) -> Result<(), StoreUrlError> {
+        let fault = self.fault();
+        fault.map_or(Ok(()), |fault| Err(self.invalid(fault)))
+    }
+
+    /// The error of a URL with a fault.
+    pub(crate) fn invalid(&self, fault: impl fmt::Display) -> StoreUrlError {
+        let location = self.location();
+        StoreUrlError::Invalid(format!("the URL of {location} is invalid: {fault}"))
+    }
 }
 
 /// Splits a host and its port, either of which may be empty.

@@ -16,6 +16,7 @@ use cachalot_core::{Clock, Millis};
 use parking_lot::RwLock;
 
 use crate::slots::{SLOTS, slot};
+use crate::stored_lease::refusal;
 use crate::{
     Error, GetOrReserve, GetOrReserveResult, GetResult, Label, LabelMatch, Lease, PageRequest,
     PutAllResult, PutCondition, PutResult, Recall, RecallHit, Record, RecordFilter, RecordPage,
@@ -42,13 +43,13 @@ impl InProcessStore {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             about: StoreInfo {
-                name: "in-process",
-                location: "this process".into(),
                 shared: false,
-                reservations: true,
-                largest_value: MAX_VALUE_BYTES,
-                longest_name: MAX_VALUE_BYTES,
-                snapshot: true,
+                ..StoreInfo::new(
+                    "in-process",
+                    "this process",
+                    MAX_VALUE_BYTES,
+                    MAX_VALUE_BYTES,
+                )
             },
             clock,
             spaces: RwLock::default(),
@@ -67,238 +68,11 @@ fn open<'a>(spaces: &'a mut HashMap<String, Space>, name: &str) -> &'a mut Space
 }
 
 impl Store for InProcessStore {
+    crate::forward_to_store!(now: get get_or_reserve put put_all reserve renew release find erase add);
+    crate::forward_to_store!(now: raise_to counters touch amend usage);
+
     fn about(&self) -> &StoreInfo {
         &self.about
-    }
-
-    fn get<'a>(
-        &'a self,
-        space: &'a str,
-        key: &'a str,
-        counters: &'a [&'a str],
-    ) -> StoreReply<'a, GetResult> {
-        let spaces = self.spaces.read();
-        let now = self.clock.now();
-        StoreReply::Now(Ok(match spaces.get(space) {
-            Some(space) => space.get(key, counters, now),
-            None => GetResult {
-                record: None,
-                counters: vec![0; counters.len()],
-                now,
-            },
-        }))
-    }
-
-    fn get_or_reserve<'a>(
-        &'a self,
-        space: &'a str,
-        key: &'a str,
-        request: GetOrReserve<'a>,
-    ) -> StoreReply<'a, GetOrReserveResult> {
-        // Most lookups find their record, and need no exclusive lock.
-        if let Some(place) = self.spaces.read().get(space) {
-            let found = place.get(key, request.counters, self.clock.now());
-            if request.stale.is_answered_by(&found) {
-                return StoreReply::Now(Ok(GetOrReserveResult {
-                    found,
-                    reserved: None,
-                }));
-            }
-        }
-        let mut spaces = self.spaces.write();
-        let now = self.clock.now();
-        let place = open(&mut spaces, space);
-        let found = place.get(key, request.counters, now);
-        let answered = request.stale.is_answered_by(&found);
-        let reserved =
-            (!answered).then(|| place.reserve(space, key, request.labels, request.hold, now));
-        StoreReply::Now(Ok(GetOrReserveResult { found, reserved }))
-    }
-
-    fn put<'a>(
-        &'a self,
-        space: &'a str,
-        mut record: Record,
-        lease: Option<&'a Lease>,
-        counters: &'a [(&'a str, u64)],
-    ) -> StoreReply<'a, PutResult> {
-        let checked = self.about.check_put(space, &record, lease, counters);
-        StoreReply::Now(checked.map(|()| {
-            record.labels = request::deduplicate(record.labels);
-            let mut spaces = self.spaces.write();
-            let now = self.clock.now();
-            let place = open(&mut spaces, space);
-            if let Some(refused) = place.refusal(lease, counters) {
-                return refused;
-            }
-            if let Some(lease) = lease {
-                place.release(lease);
-            }
-            self.changed(space, &record.key);
-            let revision = place.put(record, now);
-            PutResult::Stored { revision }
-        }))
-    }
-
-    fn put_all<'a>(
-        &'a self,
-        condition: PutCondition<'a>,
-        records: Vec<(&'a str, Record)>,
-    ) -> StoreReply<'a, PutAllResult> {
-        let checked = self.about.check_put_all(&condition, &records);
-        StoreReply::Now(checked.map(|()| {
-            let mut spaces = self.spaces.write();
-            let now = self.clock.now();
-            let place = open(&mut spaces, condition.space);
-            if let Some(left) = place.reserved_for(condition.key, now) {
-                return PutAllResult::Busy { left };
-            }
-            if place.value(condition.key) != condition.value.as_ref() {
-                return PutAllResult::Changed;
-            }
-            place.revoke(condition.key);
-            for (space, mut record) in records {
-                record.labels = request::deduplicate(record.labels);
-                let place = open(&mut spaces, space);
-                if !place.contains(&record) {
-                    self.changed(space, &record.key);
-                    place.put(record, now);
-                }
-            }
-            PutAllResult::Stored
-        }))
-    }
-
-    fn reserve<'a>(
-        &'a self,
-        space: &'a str,
-        key: &'a str,
-        labels: &'a [Label],
-        hold: Duration,
-    ) -> StoreReply<'a, ReserveResult> {
-        let mut spaces = self.spaces.write();
-        let now = self.clock.now();
-        StoreReply::Now(Ok(
-            open(&mut spaces, space).reserve(space, key, labels, hold, now)
-        ))
-    }
-
-    fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> StoreReply<'a, bool> {
-        let mut spaces = self.spaces.write();
-        let now = self.clock.now();
-        StoreReply::Now(Ok(spaces
-            .get_mut(&lease.space)
-            .is_some_and(|space| space.renew(lease, hold, now))))
-    }
-
-    fn release(&self, lease: Lease) -> StoreReply<'_, ()> {
-        if let Some(space) = self.spaces.write().get_mut(&lease.space) {
-            space.release(&lease);
-        }
-        StoreReply::Now(Ok(()))
-    }
-
-    fn find<'a>(
-        &'a self,
-        space: &'a str,
-        filter: &'a RecordFilter<'a>,
-        page: PageRequest<'a>,
-    ) -> StoreReply<'a, RecordPage> {
-        StoreReply::Now(request::check_page(filter, &page).map(|()| {
-            let spaces = self.spaces.read();
-            spaces
-                .get(space)
-                .map(|space| space.find(filter, &page))
-                .unwrap_or_default()
-        }))
-    }
-
-    fn erase<'a>(
-        &'a self,
-        space: &'a str,
-        filter: &'a RecordFilter<'a>,
-        page: PageRequest<'a>,
-    ) -> StoreReply<'a, RecordPage> {
-        let page = request::erase_step(filter, page);
-        StoreReply::Now(request::check_page(filter, &page).map(|()| {
-            let mut spaces = self.spaces.write();
-            let now = self.clock.now();
-            if request::reaches_reservations(filter) {
-                self.changed(space, counter::ERASED);
-            }
-            let erased = open(&mut spaces, space).erase(filter, &page, now);
-            for record in &erased.records {
-                self.changed(space, &record.key);
-            }
-            erased
-        }))
-    }
-
-    fn add<'a>(
-        &'a self,
-        space: &'a str,
-        additions: &'a [(&'a str, u64)],
-    ) -> StoreReply<'a, Vec<u64>> {
-        let names = additions.iter().map(|(name, _)| *name);
-        StoreReply::Now(self.about.check_names(names).map(|()| {
-            let mut spaces = self.spaces.write();
-            let place = open(&mut spaces, space);
-            let raised = additions.iter().map(|&(name, by)| {
-                self.changed(space, name);
-                place.count(name, |value| value.saturating_add(by))
-            });
-            raised.collect()
-        }))
-    }
-
-    fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> StoreReply<'a, u64> {
-        StoreReply::Now(self.about.check_names([counter]).map(|()| {
-            let mut spaces = self.spaces.write();
-            self.changed(space, counter);
-            open(&mut spaces, space).count(counter, |before| before.max(value))
-        }))
-    }
-
-    fn counters<'a>(
-        &'a self,
-        space: &'a str,
-        prefix: &'a str,
-        after: Option<&'a str>,
-        limit: u32,
-    ) -> StoreReply<'a, Vec<(String, u64)>> {
-        StoreReply::Now(Ok(self
-            .spaces
-            .read()
-            .get(space)
-            .map(|space| space.counters(prefix, after, limit))
-            .unwrap_or_default()))
-    }
-
-    fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> StoreReply<'a, ()> {
-        if let Some(space) = self.spaces.write().get_mut(space) {
-            for &(key, at) in used {
-                space.touch(key, at);
-            }
-        }
-        StoreReply::Now(Ok(()))
-    }
-
-    fn amend<'a>(&'a self, space: &'a str, record: Record) -> StoreReply<'a, Option<u64>> {
-        StoreReply::Now(self.about.check_amend(space, &record).map(|()| {
-            let mut spaces = self.spaces.write();
-            let place = spaces.get_mut(space)?;
-            self.changed(space, &record.key);
-            place.amend(&record)
-        }))
-    }
-
-    fn usage<'a>(&'a self, space: &'a str) -> StoreReply<'a, SpaceUsage> {
-        StoreReply::Now(Ok(self
-            .spaces
-            .read()
-            .get(space)
-            .map(Space::usage)
-            .unwrap_or_default()))
     }
 
     fn stamp(&self, space: &str, name: &str) -> Option<u64> {
@@ -315,6 +89,213 @@ impl Store for InProcessStore {
 
     fn recall(&self) -> Option<&dyn Recall> {
         Some(self)
+    }
+}
+
+/// The calls of [`Store`].
+impl InProcessStore {
+    fn get(&self, space: &str, key: &str, counters: &[&str]) -> Result<GetResult, Error> {
+        let spaces = self.spaces.read();
+        let now = self.clock.now();
+        Ok(match spaces.get(space) {
+            Some(space) => space.get(key, counters, now),
+            None => GetResult {
+                record: None,
+                counters: vec![0; counters.len()],
+                now,
+            },
+        })
+    }
+
+    fn get_or_reserve(
+        &self,
+        space: &str,
+        key: &str,
+        request: GetOrReserve<'_>,
+    ) -> Result<GetOrReserveResult, Error> {
+        // Most lookups find their record, and need no exclusive lock.
+        if let Some(place) = self.spaces.read().get(space) {
+            let found = place.get(key, request.counters, self.clock.now());
+            if request.stale.is_answered_by(&found) {
+                let reserved = None;
+                return Ok(GetOrReserveResult { found, reserved });
+            }
+        }
+        let mut spaces = self.spaces.write();
+        let now = self.clock.now();
+        let place = open(&mut spaces, space);
+        let found = place.get(key, request.counters, now);
+        let answered = request.stale.is_answered_by(&found);
+        let reserved =
+            (!answered).then(|| place.reserve(space, key, request.labels, request.hold, now));
+        Ok(GetOrReserveResult { found, reserved })
+    }
+
+    fn put(
+        &self,
+        space: &str,
+        mut record: Record,
+        lease: Option<&Lease>,
+        counters: &[(&str, u64)],
+    ) -> Result<PutResult, Error> {
+        self.about.check_put(space, &record, lease, counters)?;
+        record.labels = request::deduplicate(record.labels);
+        let mut spaces = self.spaces.write();
+        let now = self.clock.now();
+        let place = open(&mut spaces, space);
+        let stored = |lease: &Lease| Ok(place.lease(&lease.key));
+        let count = |name: &str| Ok(place.counter(name));
+        if let Some(refused) = refusal(lease, counters, stored, count)? {
+            return Ok(refused);
+        }
+        if let Some(lease) = lease {
+            place.release(lease);
+        }
+        self.changed(space, &record.key);
+        let revision = place.put(record, now);
+        Ok(PutResult::Stored { revision })
+    }
+
+    fn put_all(
+        &self,
+        condition: PutCondition<'_>,
+        records: Vec<(&str, Record)>,
+    ) -> Result<PutAllResult, Error> {
+        self.about.check_put_all(&condition, &records)?;
+        let mut spaces = self.spaces.write();
+        let now = self.clock.now();
+        let place = open(&mut spaces, condition.space);
+        let lease = place.lease(condition.key);
+        if let Some(left) = lease.and_then(|lease| lease.left(now)) {
+            return Ok(PutAllResult::Busy { left });
+        }
+        if place.value(condition.key) != condition.value.as_ref() {
+            return Ok(PutAllResult::Changed);
+        }
+        place.revoke(condition.key);
+        for (space, mut record) in records {
+            record.labels = request::deduplicate(record.labels);
+            let place = open(&mut spaces, space);
+            if !place.contains(&record) {
+                self.changed(space, &record.key);
+                place.put(record, now);
+            }
+        }
+        Ok(PutAllResult::Stored)
+    }
+
+    fn reserve(
+        &self,
+        space: &str,
+        key: &str,
+        labels: &[Label],
+        hold: Duration,
+    ) -> Result<ReserveResult, Error> {
+        let mut spaces = self.spaces.write();
+        let now = self.clock.now();
+        Ok(open(&mut spaces, space).reserve(space, key, labels, hold, now))
+    }
+
+    fn renew(&self, lease: &Lease, hold: Duration) -> Result<bool, Error> {
+        let mut spaces = self.spaces.write();
+        let now = self.clock.now();
+        let space = spaces.get_mut(&lease.space);
+        Ok(space.is_some_and(|space| space.renew(lease, hold, now)))
+    }
+
+    fn release(&self, lease: Lease) -> Result<(), Error> {
+        if let Some(space) = self.spaces.write().get_mut(&lease.space) {
+            space.release(&lease);
+        }
+        Ok(())
+    }
+
+    fn find(
+        &self,
+        space: &str,
+        filter: &RecordFilter<'_>,
+        page: PageRequest<'_>,
+    ) -> Result<RecordPage, Error> {
+        request::check_page(filter, &page)?;
+        let spaces = self.spaces.read();
+        let found = spaces.get(space).map(|space| space.find(filter, &page));
+        Ok(found.unwrap_or_default())
+    }
+
+    fn erase(
+        &self,
+        space: &str,
+        filter: &RecordFilter<'_>,
+        page: PageRequest<'_>,
+    ) -> Result<RecordPage, Error> {
+        request::check_page(filter, &page)?;
+        let page = request::erase_step(filter, page);
+        let mut spaces = self.spaces.write();
+        let now = self.clock.now();
+        if request::reaches_reservations(filter) {
+            self.changed(space, counter::ERASED);
+        }
+        let erased = open(&mut spaces, space).erase(filter, &page, now);
+        for record in &erased.records {
+            self.changed(space, &record.key);
+        }
+        Ok(erased)
+    }
+
+    fn add(&self, space: &str, additions: &[(&str, u64)]) -> Result<Vec<u64>, Error> {
+        self.about
+            .check_names(additions.iter().map(|(name, _)| *name))?;
+        let mut spaces = self.spaces.write();
+        let place = open(&mut spaces, space);
+        let raised = additions.iter().map(|&(name, by)| {
+            self.changed(space, name);
+            place.count(name, |value| value.saturating_add(by))
+        });
+        Ok(raised.collect())
+    }
+
+    fn raise_to(&self, space: &str, counter: &str, value: u64) -> Result<u64, Error> {
+        self.about.check_names([counter])?;
+        let mut spaces = self.spaces.write();
+        self.changed(space, counter);
+        Ok(open(&mut spaces, space).count(counter, |before| before.max(value)))
+    }
+
+    fn counters(
+        &self,
+        space: &str,
+        prefix: &str,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<(String, u64)>, Error> {
+        let spaces = self.spaces.read();
+        let space = spaces.get(space);
+        let counters = space.map(|space| space.counters(prefix, after, limit));
+        Ok(counters.unwrap_or_default())
+    }
+
+    fn touch(&self, space: &str, used: &[(&str, Millis)]) -> Result<(), Error> {
+        if let Some(space) = self.spaces.write().get_mut(space) {
+            for &(key, at) in used {
+                space.touch(key, at);
+            }
+        }
+        Ok(())
+    }
+
+    fn amend(&self, space: &str, record: Record) -> Result<Option<u64>, Error> {
+        self.about.check_amend(space, &record)?;
+        let mut spaces = self.spaces.write();
+        let Some(place) = spaces.get_mut(space) else {
+            return Ok(None);
+        };
+        self.changed(space, &record.key);
+        Ok(place.amend(&record))
+    }
+
+    fn usage(&self, space: &str) -> Result<SpaceUsage, Error> {
+        let spaces = self.spaces.read();
+        Ok(spaces.get(space).map(Space::usage).unwrap_or_default())
     }
 }
 

@@ -1,11 +1,8 @@
 //! Stores that intercept the calls of another one: tests inject faults, delays and task switches with them.
 
-use std::time::Duration;
-
 use crate::{
-    Finding, GetOrReserve, GetOrReserveResult, GetResult, Label, LabelMatch, Lease, Millis,
-    PageRequest, PutAllResult, PutCondition, PutResult, Recall, RecallHit, Record, RecordFilter,
-    RecordPage, ReserveResult, SpaceUsage, Store, StoreInfo, StoreReply,
+    Finding, LabelMatch, PageRequest, Recall, RecallHit, RecordFilter, RecordPage, Store,
+    StoreInfo, StoreReply,
 };
 
 /// The operations of a [`Store`].
@@ -97,71 +94,18 @@ impl<I: Interceptor> Store for I {
         self.reported()
     }
 
-    fn get<'a>(
-        &'a self,
-        space: &'a str,
-        key: &'a str,
-        counters: &'a [&'a str],
-    ) -> StoreReply<'a, GetResult> {
-        let pass = move || self.inner().get(space, key, counters);
-        self.intercept(StoreOperation::Get, pass)
-    }
-
-    fn get_or_reserve<'a>(
-        &'a self,
-        space: &'a str,
-        key: &'a str,
-        request: GetOrReserve<'a>,
-    ) -> StoreReply<'a, GetOrReserveResult> {
-        let pass = move || self.inner().get_or_reserve(space, key, request);
-        self.intercept(StoreOperation::GetOrReserve, pass)
-    }
-
-    fn put<'a>(
-        &'a self,
-        space: &'a str,
-        record: Record,
-        lease: Option<&'a Lease>,
-        counters: &'a [(&'a str, u64)],
-    ) -> StoreReply<'a, PutResult> {
-        let pass = move || self.inner().put(space, record, lease, counters);
-        self.intercept(StoreOperation::Put, pass)
-    }
-
-    fn put_all<'a>(
-        &'a self,
-        condition: PutCondition<'a>,
-        records: Vec<(&'a str, Record)>,
-    ) -> StoreReply<'a, PutAllResult> {
-        let pass = move || self.inner().put_all(condition, records);
-        self.intercept(StoreOperation::PutAll, pass)
-    }
-
-    fn put_new<'a>(&'a self, space: &'a str, records: Vec<Record>) -> StoreReply<'a, Vec<bool>> {
-        let pass = move || self.inner().put_new(space, records);
-        self.intercept(StoreOperation::PutAll, pass)
-    }
-
-    fn reserve<'a>(
-        &'a self,
-        space: &'a str,
-        key: &'a str,
-        labels: &'a [Label],
-        hold: Duration,
-    ) -> StoreReply<'a, ReserveResult> {
-        let pass = move || self.inner().reserve(space, key, labels, hold);
-        self.intercept(StoreOperation::Reserve, pass)
-    }
-
-    fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> StoreReply<'a, bool> {
-        let pass = move || self.inner().renew(lease, hold);
-        self.intercept(StoreOperation::Renew, pass)
-    }
-
-    fn release(&self, lease: Lease) -> StoreReply<'_, ()> {
-        let pass = move || self.inner().release(lease);
-        self.intercept(StoreOperation::Release, pass)
-    }
+    crate::forward_to_store!(intercept Get: get);
+    crate::forward_to_store!(intercept GetOrReserve: get_or_reserve);
+    crate::forward_to_store!(intercept Put: put);
+    crate::forward_to_store!(intercept PutAll: put_all put_new);
+    crate::forward_to_store!(intercept Reserve: reserve);
+    crate::forward_to_store!(intercept Renew: renew);
+    crate::forward_to_store!(intercept Release: release);
+    crate::forward_to_store!(intercept Raise: add raise_to);
+    crate::forward_to_store!(intercept Find: counters);
+    crate::forward_to_store!(intercept Touch: touch);
+    crate::forward_to_store!(intercept Amend: amend);
+    crate::forward_to_store!(intercept Usage: usage);
 
     fn find<'a>(
         &'a self,
@@ -183,46 +127,6 @@ impl<I: Interceptor> Store for I {
         self.see_page(&page);
         let pass = move || self.inner().erase(space, filter, page);
         self.intercept(StoreOperation::Erase, pass)
-    }
-
-    fn add<'a>(
-        &'a self,
-        space: &'a str,
-        additions: &'a [(&'a str, u64)],
-    ) -> StoreReply<'a, Vec<u64>> {
-        let pass = move || self.inner().add(space, additions);
-        self.intercept(StoreOperation::Raise, pass)
-    }
-
-    fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> StoreReply<'a, u64> {
-        let pass = move || self.inner().raise_to(space, counter, value);
-        self.intercept(StoreOperation::Raise, pass)
-    }
-
-    fn counters<'a>(
-        &'a self,
-        space: &'a str,
-        prefix: &'a str,
-        after: Option<&'a str>,
-        limit: u32,
-    ) -> StoreReply<'a, Vec<(String, u64)>> {
-        let pass = move || self.inner().counters(space, prefix, after, limit);
-        self.intercept(StoreOperation::Find, pass)
-    }
-
-    fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> StoreReply<'a, ()> {
-        let pass = move || self.inner().touch(space, used);
-        self.intercept(StoreOperation::Touch, pass)
-    }
-
-    fn amend<'a>(&'a self, space: &'a str, record: Record) -> StoreReply<'a, Option<u64>> {
-        let pass = move || self.inner().amend(space, record);
-        self.intercept(StoreOperation::Amend, pass)
-    }
-
-    fn usage<'a>(&'a self, space: &'a str) -> StoreReply<'a, SpaceUsage> {
-        let pass = move || self.inner().usage(space);
-        self.intercept(StoreOperation::Usage, pass)
     }
 
     fn stamp(&self, space: &str, name: &str) -> Option<u64> {

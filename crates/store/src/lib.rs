@@ -4,6 +4,7 @@
 //! caching: it stores records, counters and reservations, and finds and erases them at a cost that grows with
 //! the result, not with the size of the space.
 
+pub mod checks;
 #[cfg(any(test, feature = "testing"))]
 pub mod conformance;
 mod error;
@@ -21,6 +22,7 @@ mod reply;
 mod request;
 mod slots;
 pub mod sqlite;
+mod stored_lease;
 mod text;
 pub mod user_record;
 
@@ -37,7 +39,9 @@ pub use text::glob_matches;
 
 /// Checks of requests and parts of results that implementations of [`Store`] share.
 pub mod implementation {
+    pub use crate::checks;
     pub use crate::request::*;
+    pub use crate::stored_lease::{StoredLease, refusal};
     pub use crate::text::{Word, after_prefix, fts5_expression, words};
 }
 
@@ -85,6 +89,26 @@ pub struct StoreInfo {
     /// True if the record and the counters of one [`Store::get`] or [`Store::get_or_reserve`] come from one
     /// snapshot. Otherwise each is read at some moment of the call.
     pub snapshot: bool,
+}
+
+impl StoreInfo {
+    /// The properties of a store that other processes may use, with reservations and snapshots.
+    pub fn new(
+        name: &'static str,
+        location: impl Into<String>,
+        largest_value: u64,
+        longest_name: u64,
+    ) -> Self {
+        Self {
+            name,
+            location: location.into(),
+            shared: true,
+            reservations: true,
+            largest_value,
+            longest_name,
+            snapshot: true,
+        }
+    }
 }
 
 /// A store: named spaces of records, counters and reservations.

@@ -1,5 +1,6 @@
 //! Answers that are available at once, and answers to be awaited.
 
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -20,6 +21,19 @@ impl<'a, T: Send + 'a> StoreReply<'a, T> {
     /// Creates an answer that is awaited.
     pub fn later(future: impl Future<Output = Result<T, Error>> + Send + 'a) -> Self {
         Self::Later(Box::pin(future))
+    }
+
+    /// Begins to make an answer, which is there at once if it did not have to wait. For futures that wait for nothing but
+    /// locks of this process and other machines.
+    pub fn begun(future: impl Future<Output = Result<T, Error>> + Send + 'a) -> Self {
+        let mut future: BoxFuture<'a, _> = Box::pin(future);
+        match future
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+        {
+            Poll::Ready(answer) => Self::Now(answer),
+            Poll::Pending => Self::Later(future),
+        }
     }
 
     /// Continues with the answer: at once if it is there, otherwise once it was awaited.

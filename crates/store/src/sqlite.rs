@@ -120,15 +120,8 @@ impl SqliteStore {
         ));
         let clock = Arc::clone(&options.clock);
         let writer = Writer::new(path, context.clone(), options, Arc::clone(&stamps));
-        let about = StoreInfo {
-            name: "sqlite",
-            location: context.location().to_owned(),
-            shared: true,
-            reservations: true,
-            largest_value: MAX_VALUE_BYTES,
-            longest_name: MAX_VALUE_BYTES,
-            snapshot: true,
-        };
+        let location = context.location();
+        let about = StoreInfo::new("sqlite", location, MAX_VALUE_BYTES, MAX_VALUE_BYTES);
         Ok(Self {
             about,
             clock,

@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use cachalot_store::implementation::{
-    MAX_COUNTER, MIN_LAPSED_LEASE_AGE, after_prefix, labels_from_json, labels_to_json, lease_end,
-    matches_all, next_cursor, next_erasure, reaches_reservations, signed, time_left, weight,
+    MAX_COUNTER, MIN_LAPSED_LEASE_AGE, StoredLease, after_prefix, labels_from_json, labels_to_json,
+    lease_end, matches_all, next_cursor, next_erasure, reaches_reservations, signed, weight,
 };
 use cachalot_store::{
     Error, GetResult, Label, LabelMatch, Lease, Millis, Order, PageRequest, Record, RecordFilter,
@@ -17,13 +17,6 @@ use duckdb::{OptionalExt as _, Transaction, params, params_from_iter};
 use super::file::failure;
 use super::row::{self, Found};
 use super::values::{self, Object};
-
-/// A lease that was read.
-pub(super) struct LeaseRead {
-    pub(super) fence: u64,
-    pub(super) until: Millis,
-    pub(super) is_current: bool,
-}
 
 /// A record that a call stores.
 pub(super) struct Draft<'d> {
@@ -184,11 +177,11 @@ impl Call<'_> {
         ))
     }
 
-    pub(super) fn lease(&self, space: &str, key: &str) -> Result<Option<LeaseRead>, Error> {
+    pub(super) fn lease(&self, space: &str, key: &str) -> Result<Option<StoredLease>, Error> {
         let read =
             "SELECT fence, until, is_current FROM cachalot_leases WHERE space = ? AND key = ?";
         self.one(read, params![space, key], |row| {
-            Ok(LeaseRead {
+            Ok(StoredLease {
                 fence: row.get::<_, i64>(0)?.unsigned_abs(),
                 until: row.get(1)?,
                 is_current: row.get(2)?,
@@ -204,18 +197,11 @@ impl Call<'_> {
         hold: Duration,
     ) -> Result<ReserveResult, Error> {
         let before = self.lease(space, key)?;
-        if let Some(lease) = &before
-            && lease.is_current
-            && lease.until > self.now
-        {
-            return Ok(ReserveResult::Busy {
-                fence: lease.fence,
-                left: time_left(lease.until, self.now),
-            });
+        if let Some(busy) = before.and_then(|before| before.busy(self.now)) {
+            return Ok(busy);
         }
-        let last = before.map_or(0, |lease| lease.fence);
         let micros = u64::try_from(self.now).unwrap_or(0).saturating_mul(1000);
-        let fence = last.saturating_add(1).max(micros);
+        let fence = StoredLease::next_fence(before.as_ref(), micros);
         let delete = "DELETE FROM cachalot_leases WHERE space = ? AND key = ?";
         self.execute(delete, params![space, key])?;
         let old = "DELETE FROM cachalot_leases WHERE until <= ?";
@@ -235,7 +221,7 @@ impl Call<'_> {
 
     pub(super) fn is_current(&self, lease: &Lease) -> Result<bool, Error> {
         let found = self.lease(&lease.space, &lease.key)?;
-        Ok(found.is_some_and(|found| found.is_current && found.fence == lease.fence))
+        Ok(found.is_some_and(|found| found.is(lease)))
     }
 
     pub(super) fn remove(&self, space: &str, key: &str) -> Result<(), Error> {

@@ -104,14 +104,12 @@ impl File {
         &self.location
     }
 
-    /// Returns the connection, unless another call uses it.
-    pub(super) fn try_lock(&self) -> Option<Locked<'_>> {
-        self.connection.try_lock().ok()
-    }
-
-    /// Waits for the connection.
+    /// Waits for the connection while another call uses it.
     pub(super) async fn lock(&self) -> Locked<'_> {
-        self.connection.lock().await
+        match self.connection.try_lock() {
+            Ok(locked) => locked,
+            Err(_) => self.connection.lock().await,
+        }
     }
 
     /// Executes a call in one transaction. It is rolled back if the call fails.

@@ -156,10 +156,6 @@ impl Unreferenced {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.names.is_empty()
-    }
-
     pub(super) fn add(&mut self, object: &Object) {
         self.names.push(object.name.clone());
     }

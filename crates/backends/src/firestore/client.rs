@@ -38,12 +38,8 @@ impl Server {
         environment: &BTreeMap<String, String>,
         http: HttpClient,
     ) -> Result<Self, StoreUrlError> {
-        let invalid = |fault| {
-            StoreUrlError::Invalid(format!("the URL of {} is invalid: {fault}", url.location()))
-        };
-        if let Some(fault) = url.fault() {
-            return Err(invalid(fault));
-        }
+        let invalid = |fault| url.invalid(fault);
+        url.check()?;
         let form = "write firestore://PROJECT/COLLECTION";
         let parsed = url::Url::parse(url.text()).map_err(|_| invalid(form))?;
         let project = parsed.host_str().filter(|project| !project.is_empty());

@@ -1,7 +1,7 @@
 //! The documents of a space: their paths, leases and counters.
 
-use cachalot_store::implementation::signed;
-use cachalot_store::{Error, Label, Millis};
+use cachalot_store::implementation::{StoredLease, signed};
+use cachalot_store::{Error, Label};
 use serde_json::{Value, json};
 
 use super::document::{Document, Fields};
@@ -33,25 +33,15 @@ impl Space {
     }
 }
 
-/// A lease that was read.
-pub(super) struct LeaseRead {
-    pub(super) fence: u64,
-    pub(super) until: Millis,
-    /// False if it was ended or revoked.
-    pub(super) is_current: bool,
-}
-
-impl LeaseRead {
-    pub(super) fn of(document: Option<&Document>) -> Result<Option<Self>, Error> {
-        let read = |document: &Document| {
-            Ok(Self {
-                fence: document.count("fence")?,
-                until: document.number("until")?,
-                is_current: document.is_true("current"),
-            })
-        };
-        document.map(read).transpose()
-    }
+pub(super) fn stored_lease(document: Option<&Document>) -> Result<Option<StoredLease>, Error> {
+    let read = |document: &Document| {
+        Ok(StoredLease {
+            fence: document.count("fence")?,
+            until: document.number("until")?,
+            is_current: document.is_true("current"),
+        })
+    };
+    document.map(read).transpose()
 }
 
 pub(super) fn counter_value(read: &Documents, space: &Space, name: &str) -> Result<u64, Error> {

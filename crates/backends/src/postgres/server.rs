@@ -33,12 +33,7 @@ impl Server {
     /// # Errors
     /// The URL is invalid.
     pub fn new(url: &StoreUrl, password: Option<&str>) -> Result<Self, StoreUrlError> {
-        if let Some(fault) = url.fault() {
-            return Err(StoreUrlError::Invalid(format!(
-                "the URL of {} is invalid: {fault}",
-                url.location()
-            )));
-        }
+        url.check()?;
         let server = Self {
             url: Secret::new(url.text().to_owned()),
             password: password.map(|password| Secret::new(password.to_owned())),

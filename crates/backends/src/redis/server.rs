@@ -62,12 +62,8 @@ impl Server {
     /// # Errors
     /// The URL is invalid.
     pub fn new(url: &StoreUrl, password: Option<&str>) -> Result<Self, StoreUrlError> {
-        let invalid = |fault| {
-            StoreUrlError::Invalid(format!("the URL of {} is invalid: {fault}", url.location()))
-        };
-        if let Some(fault) = url.fault() {
-            return Err(invalid(fault));
-        }
+        let invalid = |fault| url.invalid(fault);
+        url.check()?;
         let (client_scheme, kind) = url.scheme().split_once('-').unwrap_or((url.scheme(), ""));
         let (topology, urls) = match kind {
             "cluster" => {

@@ -59,12 +59,8 @@ impl Server {
         token: Option<&str>,
         http: HttpClient,
     ) -> Result<Self, StoreUrlError> {
-        let invalid = |fault| {
-            StoreUrlError::Invalid(format!("the URL of {} is invalid: {fault}", url.location()))
-        };
-        if let Some(fault) = url.fault() {
-            return Err(invalid(fault));
-        }
+        let invalid = |fault| url.invalid(fault);
+        url.check()?;
         let parsed = url::Url::parse(url.text()).map_err(|_| invalid("write libsql://HOST"))?;
         let parameter = |name: &str| {
             let mut pairs = parsed.query_pairs();

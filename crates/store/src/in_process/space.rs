@@ -8,10 +8,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use cachalot_core::Millis;
 
-use crate::request::{self, MIN_LAPSED_LEASE_AGE, lease_end, time_left};
+use crate::request::{self, MIN_LAPSED_LEASE_AGE, lease_end};
+use crate::stored_lease::StoredLease;
 use crate::{
-    GetResult, Label, LabelMatch, Lease, Order, PageRequest, PutResult, Record, RecordFilter,
-    RecordPage, ReserveResult, SpaceUsage, ValuePart, counter,
+    GetResult, Label, LabelMatch, Lease, Order, PageRequest, Record, RecordFilter, RecordPage,
+    ReserveResult, SpaceUsage, ValuePart, counter,
 };
 
 type Key = Arc<str>;
@@ -30,8 +31,7 @@ struct StoredRecord {
 
 #[derive(Debug)]
 struct Reservation {
-    fence: u64,
-    until: Millis,
+    lease: StoredLease,
     labels: Vec<Label>,
 }
 
@@ -114,22 +114,6 @@ impl Space {
 
     pub(super) fn usage(&self) -> SpaceUsage {
         self.usage
-    }
-
-    /// The reason to refuse a put: the lease is not current, or a counter has another value; `None` if there
-    /// is none.
-    pub(super) fn refusal(
-        &self,
-        lease: Option<&Lease>,
-        counters: &[(&str, u64)],
-    ) -> Option<PutResult> {
-        if lease.is_some_and(|lease| !self.holds(lease)) {
-            return Some(PutResult::LeaseLost);
-        }
-        let counter = counters
-            .iter()
-            .position(|(name, value)| self.counter(name) != *value)?;
-        Some(PutResult::CounterChanged { counter })
     }
 
     /// Stores the record, whose labels are distinct, and returns its revision.
@@ -229,34 +213,31 @@ impl Space {
         hold: Duration,
         now: Millis,
     ) -> ReserveResult {
-        if let Some(left) = self.reserved_for(key, now)
-            && let Some(current) = self.reservations.get(key)
-        {
-            return ReserveResult::Busy {
-                fence: current.fence,
-                left,
-            };
+        if let Some(busy) = self.lease(key).and_then(|lease| lease.busy(now)) {
+            return busy;
         }
         self.fence += 1;
         // Lapsed reservations of keys that are not requested again would accumulate.
         if self.fence.is_multiple_of(64) {
             self.reservations.retain(|_, reservation| {
-                reservation.until > now.saturating_sub(MIN_LAPSED_LEASE_AGE)
+                reservation.lease.until > now.saturating_sub(MIN_LAPSED_LEASE_AGE)
             });
         }
         let reservation = Reservation {
-            fence: self.fence,
-            until: lease_end(now, hold),
+            lease: StoredLease {
+                fence: self.fence,
+                until: lease_end(now, hold),
+                is_current: true,
+            },
             labels: labels.to_vec(),
         };
         self.reservations.insert(key.to_owned(), reservation);
         ReserveResult::held(space, key, self.fence)
     }
 
-    /// The time until the lease on a key lapses; `None` if there is none, or it has lapsed.
-    pub(super) fn reserved_for(&self, key: &str, now: Millis) -> Option<Duration> {
-        let current = self.reservations.get(key)?;
-        (current.until > now).then(|| time_left(current.until, now))
+    /// The lease on a key, lapsed or not. One that has ended is not there.
+    pub(super) fn lease(&self, key: &str) -> Option<StoredLease> {
+        self.reservations.get(key).map(|current| current.lease)
     }
 
     /// Ends any lease on a key.
@@ -266,8 +247,8 @@ impl Space {
 
     pub(super) fn renew(&mut self, lease: &Lease, hold: Duration, now: Millis) -> bool {
         match self.reservations.get_mut(&lease.key) {
-            Some(current) if current.fence == lease.fence => {
-                current.until = lease_end(now, hold);
+            Some(current) if current.lease.is(lease) => {
+                current.lease.until = lease_end(now, hold);
                 true
             }
             _ => false,
@@ -276,15 +257,12 @@ impl Space {
 
     /// Ends the lease if it is current.
     pub(super) fn release(&mut self, lease: &Lease) {
-        if self.holds(lease) {
+        if self
+            .lease(&lease.key)
+            .is_some_and(|stored| stored.is(lease))
+        {
             self.reservations.remove(&lease.key);
         }
-    }
-
-    /// True if the lease is current: its row exists, lapsed or not.
-    fn holds(&self, lease: &Lease) -> bool {
-        let current = self.reservations.get(&lease.key);
-        current.is_some_and(|current| current.fence == lease.fence)
     }
 
     pub(super) fn find(&self, filter: &RecordFilter<'_>, page: &PageRequest<'_>) -> RecordPage {

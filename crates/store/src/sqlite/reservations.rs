@@ -5,6 +5,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::request::{MIN_LAPSED_LEASE_AGE, lease_end, matches_all};
+use crate::stored_lease::StoredLease;
 use crate::text::after_prefix;
 use crate::{Label, Lease, Millis, PageRequest, RecordFilter};
 
@@ -24,12 +25,16 @@ fn reservation_key(key: &str) -> String {
 }
 
 impl Reservations<'_> {
-    /// Returns the fence and the end of the reservation of a key, lapsed or not.
-    pub(super) fn get(&self, space: &str, key: &str) -> rusqlite::Result<Option<(u64, Millis)>> {
+    /// Returns the lease on a key, lapsed or not. One that has ended has no row.
+    pub(super) fn get(&self, space: &str, key: &str) -> rusqlite::Result<Option<StoredLease>> {
         self.connection
             .prepare_cached("SELECT fence, until FROM spaces WHERE space = ?1 AND reserved = ?2")?
             .query_row([space, &reservation_key(key)], |row| {
-                Ok((number(row, 0)?, row.get(1)?))
+                Ok(StoredLease {
+                    fence: number(row, 0)?,
+                    until: row.get(1)?,
+                    is_current: true,
+                })
             })
             .optional()
     }
@@ -100,12 +105,6 @@ impl Reservations<'_> {
             .prepare_cached("DELETE FROM spaces WHERE space = ?1 AND reserved = ?2")?
             .execute([space, reservation_key])?;
         Ok(())
-    }
-
-    /// True if the lease is current: its row exists, lapsed or not.
-    pub(super) fn holds(&self, lease: &Lease) -> rusqlite::Result<bool> {
-        let current = self.get(&lease.space, &lease.key)?;
-        Ok(current.is_some_and(|(fence, _)| fence == lease.fence))
     }
 
     /// Erases the reservations that match. They are few, those of runs in progress: the ones in the range of

@@ -6,6 +6,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use crate::request::{has_equal_labels, reaches_reservations, weight};
 use crate::slots::slot;
+use crate::stored_lease::refusal;
 use crate::{
     GetOrReserve, GetOrReserveResult, Label, Lease, Millis, PageRequest, PutAllResult,
     PutCondition, PutResult, Record, RecordFilter, RecordPage, ReserveResult, counter, request,
@@ -117,15 +118,10 @@ impl<'c> WriteTransaction<'c> {
         lease: Option<&Lease>,
         counters: &[(String, u64)],
     ) -> rusqlite::Result<PutResult> {
-        if let Some(lease) = lease
-            && !self.reservations().holds(lease)?
-        {
-            return Ok(PutResult::LeaseLost);
-        }
-        for (counter, (name, value)) in counters.iter().enumerate() {
-            if read::counter(self.connection, space, name)? != *value {
-                return Ok(PutResult::CounterChanged { counter });
-            }
+        let stored = |lease: &Lease| self.reservations().get(&lease.space, &lease.key);
+        let count = |name: &str| read::counter(self.connection, space, name);
+        if let Some(refused) = refusal(lease, counters, stored, count)? {
+            return Ok(refused);
         }
         if let Some(lease) = lease {
             self.reservations().release(lease)?;
@@ -143,10 +139,7 @@ impl<'c> WriteTransaction<'c> {
     ) -> rusqlite::Result<PutAllResult> {
         let (space, key) = (condition.space, condition.key);
         let reserved = self.reservations().get(space, key)?;
-        if let Some((_, until)) = reserved
-            && until > self.now
-        {
-            let left = request::time_left(until, self.now);
+        if let Some(left) = reserved.and_then(|reserved| reserved.left(self.now)) {
             return Ok(PutAllResult::Busy { left });
         }
         let expected = condition.value.as_deref();
@@ -391,11 +384,9 @@ impl<'c> WriteTransaction<'c> {
         labels: &[Label],
         hold: Duration,
     ) -> rusqlite::Result<ReserveResult> {
-        if let Some((fence, until)) = self.reservations().get(space, key)?
-            && until > self.now
-        {
-            let left = request::time_left(until, self.now);
-            return Ok(ReserveResult::Busy { fence, left });
+        let reserved = self.reservations().get(space, key)?;
+        if let Some(busy) = reserved.and_then(|reserved| reserved.busy(self.now)) {
+            return Ok(busy);
         }
         let lease = Lease {
             space: space.to_owned(),
