@@ -15,6 +15,7 @@
 //! Files that this store creates are readable by their owner only.
 
 #[cfg(test)]
+#[path = "../tests/unit/sqlite/cost.rs"]
 mod cost;
 mod failure;
 mod files;

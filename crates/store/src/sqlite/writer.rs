@@ -11,6 +11,7 @@
 
 mod connection;
 #[cfg(test)]
+#[path = "../../tests/unit/sqlite/writer/panics.rs"]
 mod panics;
 mod shrink;
 
