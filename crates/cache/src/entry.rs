@@ -307,6 +307,7 @@ mod tests {
         assert!(
             EntryHead::decode(&unknown.into())
                 .unwrap_err()
+                .0
                 .contains("format is 9")
         );
         // The format is not covered by the checksum: the other one's checksum does not match.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cachalot_core::{Problem, SecretSet};
-use cachalot_hooks::builtin::cache_response::{CacheResponse, StoreOpener};
+use cachalot_hooks::builtin::cache_response::{CacheResponse, FlatFileError, StoreOpener};
 use cachalot_hooks::builtin::{BuiltinDependencies, Builtins};
 use cachalot_hooks::source::{self, ParsedHooks};
 use cachalot_hooks::{AgentLookup, Dialect, Event, HookEntry};
@@ -48,7 +48,11 @@ pub(crate) fn builtins(
 /// # Errors
 /// The HTTP client cannot be created.
 pub(crate) fn for_reading(process_environment: &ProcessEnvironment) -> Result<Builtins> {
-    let opener: StoreOpener = Arc::new(|_| Err("nothing is kept while a file is read".to_owned()));
+    let opener: StoreOpener = Arc::new(|_| {
+        Err(FlatFileError(
+            "nothing is kept while a file is read".to_owned(),
+        ))
+    });
     builtins(
         process_environment,
         Arc::new(()),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cachalot_core::config::{Parameter, Table};
 use cachalot_core::{ManualClock, SecretSet};
 use cachalot_hooks::builtin::BuiltinDependencies;
-use cachalot_hooks::builtin::cache_response::{CacheResponse, StoreOpener};
+use cachalot_hooks::builtin::cache_response::{CacheResponse, FlatFileError, StoreOpener};
 use cachalot_hooks::contract::{
     BlockEffect, FailureEffect, Field, INPUT_KEYS, Key, Kind, OUTPUT_KEYS, Order, SpecificOutput,
 };
@@ -69,7 +69,7 @@ pub(crate) fn builtins() -> String {
 fn all_builtins() -> Option<Builtins> {
     let clock = Arc::new(ManualClock::at(0));
     let secret_set = Arc::new(SecretSet::empty());
-    let opener: StoreOpener = Arc::new(|_| Err("nothing is kept here".to_owned()));
+    let opener: StoreOpener = Arc::new(|_| Err(FlatFileError("nothing is kept here".to_owned())));
     let mut builtins = Builtins::standard(&BuiltinDependencies {
         lookup: Arc::new(()),
         clock: clock.clone(),
