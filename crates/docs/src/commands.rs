@@ -96,21 +96,12 @@ fn text(command: &Command, common: &BTreeMap<(String, String), Arg>) -> String {
     if !table.is_empty() {
         table.insert_str(0, "\n| argument | meaning |\n|---|---|\n");
     }
-    let elsewhere = if elsewhere.is_empty() {
-        String::new()
-    } else {
+    let mut usage: Vec<_> = usage.lines().map(|line| code(line.trim())).collect();
+    if !elsewhere.is_empty() {
         let names: Vec<_> = elsewhere.iter().map(|name| code(name)).collect();
-        format!(
-            "\n[Common options](#common-options): {}.\n",
-            names.join(", ")
-        )
-    };
-    let usage = usage
-        .lines()
-        .map(str::trim)
-        .collect::<Vec<_>>()
-        .join("`, `");
-    format!("{about}\n\n`{usage}`\n{table}{elsewhere}")
+        usage.push(format!("[common](#common-options): {}", names.join(", ")));
+    }
+    format!("{about} {}\n{table}", usage.join(", "))
 }
 
 /// Returns the names of an option with its value, the long one first.
@@ -224,9 +215,8 @@ mod tests {
         );
         assert_eq!(
             parts[2].1,
-            "Do it.\n\n`whale two <FILE>`\n\n| argument | meaning |\n|---|---|\n| `FILE` | The file. |\n\
-            | `--kind KIND`, `-k` | Its kind. One of `a`, `b`. Default: `a`. |\n\n\
-            [Common options](#common-options): `--json`.\n"
+            "Do it. `whale two <FILE>`, [common](#common-options): `--json`\n\n| argument | meaning |\n|---|---|\n\
+            | `FILE` | The file. |\n| `--kind KIND`, `-k` | Its kind. One of `a`, `b`. Default: `a`. |\n"
         );
     }
 }

@@ -80,7 +80,7 @@ fn all() -> Vec<Part> {
     ];
     let registry = actions::builtin();
     for metadata in action::all(&registry) {
-        let name = format!("action {}", metadata.name);
+        let name = metadata.name.to_string();
         let text = move |old: &str| action::text(&metadata, old);
         parts.push(part(yaml, name, text));
     }

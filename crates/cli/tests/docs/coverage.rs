@@ -66,7 +66,7 @@ fn every_action_is_documented_and_named_by_rule() {
             continue;
         }
         let section = section(&reference, &format!("### `{}`", about.name));
-        if !section.contains(&format!("<!-- generated: action {} -->", about.name)) {
+        if !section.contains(&format!("<!-- generated: {} -->", about.name)) {
             problems.push(format!("{}: its parameters are not generated", about.name));
         }
         let second = format!("actions.{}", about.name.replace('.', "_"));
