@@ -17,6 +17,7 @@ mod agent;
 mod command;
 mod compaction;
 mod groups;
+mod limit;
 mod review;
 
 use std::collections::BTreeMap;

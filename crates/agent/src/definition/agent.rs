@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use super::command::{self, CommandDefinition};
 use super::compaction::CompactionSettings;
 use super::groups::Groups;
+use super::limit::or_unlimited;
 use super::review::ReviewDefinition;
 
 /// Default of `max_iterations`: model calls per turn.
@@ -462,11 +463,6 @@ pub(super) fn read(
         commands: values.place("commands"),
         warnings: [warnings, hooks.warnings].concat(),
     })
-}
-
-/// Returns a limit of which 0 means none.
-pub(super) fn or_unlimited(limit: u32) -> u32 {
-    if limit == 0 { u32::MAX } else { limit }
 }
 
 /// Returns the first model of a list such as `claude,gpt`, between which docker-agent alternates.

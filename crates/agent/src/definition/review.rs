@@ -4,7 +4,7 @@ use cachalot_core::config::{ParameterKind as Kind, Settings, Table, Values};
 use cachalot_core::tree::Node;
 use cachalot_core::{Problem, SourceSpan};
 
-use super::agent::or_unlimited;
+use super::limit::or_unlimited;
 use crate::Inherit;
 
 /// Default number of turns after which a review is due.

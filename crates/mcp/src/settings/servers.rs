@@ -89,7 +89,12 @@ struct Remote {
     #[setting(flatten)]
     address: Address,
     /// The transport: `http`.
-    #[setting(key = "transport_type", alias = "transportType", alias = "type", kind = Kind::Custom(&TRANSPORT))]
+    #[setting(
+        key = "transport_type",
+        alias = "transportType",
+        alias = "type",
+        kind = Kind::Custom(&TRANSPORT)
+    )]
     _transport: Option<String>,
 }
 
