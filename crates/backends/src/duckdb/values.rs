@@ -107,12 +107,14 @@ impl LargeValues {
     }
 
     pub(super) async fn write(&self, object: &Object, value: Bytes) -> Result<(), Error> {
+        await_caller().await;
         let written = self.storage.write(&self.uri(&object.name), value).await;
         written.map_err(failure)
     }
 
     /// Reads an object. Fails with [`ErrorKind::Corrupt`] if it is not there, or is not what was written.
     pub(super) async fn read(&self, object: &Object) -> Result<Bytes, Error> {
+        await_caller().await;
         let uri = self.uri(&object.name);
         let damaged = |fault: &str| {
             let uri = cachalot_storage::masked(&uri);
@@ -130,6 +132,11 @@ impl LargeValues {
             }),
         }
     }
+}
+
+/// Leaves requests for objects to the task that awaits the answer: a call waits for nothing.
+async fn await_caller() {
+    tokio::task::yield_now().await;
 }
 
 fn failure(error: cachalot_storage::Error) -> Error {
@@ -167,7 +174,8 @@ impl Unreferenced {
 
     /// Deletes the objects, as far as that is possible: one that stays costs space and nothing else.
     pub(super) async fn delete(mut self) {
-        if let Some(values) = &self.values {
+        if let Some(values) = self.values.as_ref().filter(|_| !self.names.is_empty()) {
+            await_caller().await;
             let delete = async |name: &String| {
                 let _ = values.storage.delete(&values.uri(name)).await;
             };
