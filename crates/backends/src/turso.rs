@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use cachalot_store::implementation::{
-    MAX_COUNTER, MIN_LAPSED_LEASE_AGE, fts5_expression, milliseconds, reaches_reservations, signed,
-    sort_and_deduplicate, too_new, weight,
+    Conditions as _, MAX_COUNTER, MIN_LAPSED_LEASE_AGE, fts5_expression, milliseconds,
+    reaches_reservations, signed, sort_and_deduplicate, too_new, weight,
 };
 use cachalot_store::{
     Error, Finding, GetOrReserve, GetOrReserveResult, GetResult, Label, LabelMatch, Lease, Millis,
@@ -516,7 +516,8 @@ impl TursoStore {
     }
 
     async fn release(&self, lease: Lease) -> Result<(), Error> {
-        let end = Self::end_lease(&lease.space, &lease.key).and(" AND fence = ?", &[]);
+        let mut end = Self::end_lease(&lease.space, &lease.key);
+        end.push(" AND fence = ?");
         self.rows(&[end.number(signed(lease.fence))])
             .await
             .map(drop)
@@ -573,8 +574,8 @@ impl TursoStore {
             ));
             statements.push(raise.text(space).text(counter::ERASED));
             let revoke = "UPDATE cachalot_leases SET current = 0 WHERE space = ? AND current = 1";
-            let revoke = Statement::new(revoke).text(space);
-            let revoke = select::and_in_range(revoke, "key", filter.prefix, page.after);
+            let mut revoke = Statement::new(revoke).text(space);
+            revoke.and_in_range("key", filter.prefix, page.after);
             statements.push(select::and_lease_labels(revoke, filter.labels));
         }
         let rows = self.rows(&statements).await?;
@@ -619,9 +620,9 @@ impl TursoStore {
         limit: u32,
     ) -> Result<Vec<(String, u64)>, Error> {
         let read = "SELECT name, value FROM cachalot_counters WHERE space = ? AND value > 0";
-        let read = Statement::new(read).text(space);
-        let read = select::and_in_range(read, "name", prefix, after);
-        let read = read.and(&format!(" ORDER BY name LIMIT {limit}"), &[]);
+        let mut read = Statement::new(read).text(space);
+        read.and_in_range("name", prefix, after);
+        read.push(&format!(" ORDER BY name LIMIT {limit}"));
         let mut counters = Vec::new();
         for row in self.rows(&[read]).await?.into_iter().flatten() {
             counters.push((row.text(0)?.to_owned(), row.count(1)?));
@@ -686,8 +687,9 @@ impl TursoStore {
              FROM cachalot_texts t JOIN cachalot_records r ON r.id = t.rowid \
              WHERE t.cachalot_texts MATCH ?",
         );
-        let search = select::and_labels(search.text(&expression), names::USER, "r.key", labels);
-        let search = search.and(&format!(" ORDER BY t.rank LIMIT {limit}"), &[]);
+        let search = search.text(&expression);
+        let mut search = select::and_labels(search, names::USER, "r.key", labels);
+        search.push(&format!(" ORDER BY t.rank LIMIT {limit}"));
         let mut hits = Vec::new();
         for row in self.rows(&[search]).await?.into_iter().flatten() {
             hits.push(RecallHit {

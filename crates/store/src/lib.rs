@@ -21,6 +21,7 @@ mod record;
 mod reply;
 mod request;
 mod slots;
+mod sql;
 pub mod sqlite;
 mod stored_lease;
 mod text;
@@ -41,6 +42,7 @@ pub use text::glob_matches;
 pub mod implementation {
     pub use crate::checks;
     pub use crate::request::*;
+    pub use crate::sql::{Conditions, leading_label};
     pub use crate::stored_lease::{StoredLease, refusal};
     pub use crate::text::{Word, after_prefix, fts5_expression, words};
 }

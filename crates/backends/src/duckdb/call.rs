@@ -1,10 +1,11 @@
 //! Transactions: the statements of calls.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::time::Duration;
 
 use cachalot_store::implementation::{
-    MAX_COUNTER, MIN_LAPSED_LEASE_AGE, StoredLease, after_prefix, labels_from_json, labels_to_json,
+    Conditions, MAX_COUNTER, MIN_LAPSED_LEASE_AGE, StoredLease, labels_from_json, labels_to_json,
     lease_end, matches_all, next_cursor, next_erasure, reaches_reservations, signed, weight,
 };
 use cachalot_store::{
@@ -328,44 +329,24 @@ impl Call<'_> {
                 objects,
             });
         }
-        let (mut conditions, mut parameters) = (String::new(), vec![text(space)]);
-        let range = |column: &str, prefix: &str, parameters: &mut Vec<Value>| {
-            let mut condition = String::new();
-            if !prefix.is_empty() {
-                condition += &format!(" AND {column} >= ?");
-                parameters.push(text(prefix));
-                if let Some(end) = after_prefix(prefix) {
-                    condition += &format!(" AND {column} < ?");
-                    parameters.push(text(&end));
-                }
-            }
-            condition
+        let mut select = Select {
+            text: format!(
+                "SELECT {} FROM cachalot_records WHERE space = ",
+                row::COLUMNS
+            ),
+            values: Vec::new(),
         };
-        conditions += &range("key", filter.prefix, &mut parameters);
-        if let Some(after) = page.after {
-            conditions += " AND key > ?";
-            parameters.push(text(after));
-        }
+        select.push_value(space.into());
+        select.and_in_range("key", filter.prefix, page.after);
         if let Some(moment) = filter.expired_before {
-            conditions += " AND expires < ?";
-            parameters.push(Value::BigInt(moment));
+            select.push(&format!(" AND expires < {moment}"));
         }
         let labels = filter.labels;
         for label in labels {
-            let (name, prefix) = label.range();
-            conditions +=
-                " AND key IN (SELECT key FROM cachalot_labels WHERE space = ? AND name = ?";
-            parameters.extend([text(space), text(name)]);
-            conditions += &match label {
-                LabelMatch::Is { value, .. } => {
-                    parameters.push(text(value));
-                    " AND value = ?".to_owned()
-                }
-                LabelMatch::Starts { .. } | LabelMatch::Glob { .. } => {
-                    range("value", prefix, &mut parameters)
-                }
-            };
-            conditions += ")";
+            select.push(" AND key IN (SELECT key FROM cachalot_labels WHERE space = ");
+            select.push_value(space.into());
+            select.and_label("name", "value", label);
+            select.push(")");
         }
         let order = match filter.order {
             Order::Key | Order::Any => "key",
@@ -375,15 +356,11 @@ impl Call<'_> {
         };
         let is_glob = |label: &LabelMatch<'_>| matches!(label, LabelMatch::Glob { .. });
         // What the statement cannot tell is checked below.
-        let limit = match labels.iter().any(is_glob) {
-            true => String::new(),
-            false => format!(" LIMIT {}", page.limit),
-        };
-        let select = format!(
-            "SELECT {} FROM cachalot_records WHERE space = ?{conditions} ORDER BY {order}{limit}",
-            row::COLUMNS
-        );
-        for found in self.many(&select, &parameters, row::read)? {
+        select.push(&format!(" ORDER BY {order}"));
+        if !labels.iter().any(is_glob) {
+            select.push(&format!(" LIMIT {}", page.limit));
+        }
+        for found in self.many(&select.text, &select.values, row::read)? {
             let Found {
                 mut record, size, ..
             } = found.with_labels()?;
@@ -442,6 +419,23 @@ impl Call<'_> {
             }
         }
         Ok(erased)
+    }
+}
+
+/// A statement that selects records.
+struct Select {
+    text: String,
+    values: Vec<Value>,
+}
+
+impl<'a> Conditions<'a> for Select {
+    fn push(&mut self, text: &str) {
+        self.text.push_str(text);
+    }
+
+    fn push_value(&mut self, value: Cow<'a, str>) {
+        self.text.push('?');
+        self.values.push(Value::Text(value.into_owned()));
     }
 }
 

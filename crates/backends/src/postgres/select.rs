@@ -4,6 +4,7 @@
 //! Records are found by one index, whatever the planner knows about a space: the keys that have a label are selected
 //! first, from the index of labels, and each key is then looked up.
 
+use cachalot_store::implementation::leading_label;
 use cachalot_store::{LabelMatch, Order, PageRequest, RecordFilter, ValuePart};
 
 use super::name::{self, BEGINNING, LONGEST_INDEXED};
@@ -148,7 +149,7 @@ fn labelled_keys(
 ) -> String {
     let space = literal(name::indexed(space));
     let is_exact = |label: &LabelMatch<'_>| matches!(label, LabelMatch::Is { .. });
-    let first = labels.iter().position(is_exact).unwrap_or(0);
+    let first = leading_label(labels).unwrap_or(0);
     let mut keys = format!(
         "SELECT l.key FROM cachalot_labels l WHERE l.space = {space} AND {}{}",
         is_indexed_label("l", &space, &labels[first]),

@@ -1,6 +1,6 @@
 //! Conversion of a filter to a statement.
 
-use cachalot_store::implementation::after_prefix;
+use cachalot_store::implementation::{Conditions as _, leading_label};
 use cachalot_store::{LabelMatch, Order, PageRequest, RecordFilter, ValuePart};
 
 use super::statement::Statement;
@@ -8,36 +8,11 @@ use super::statement::Statement;
 /// Maximum size of the values of one result, in bytes, unless it has one record. A server returns 10 MB at most by default.
 const LARGEST_PAGE: u64 = 6 << 20;
 
-/// Appends the condition that `column` begins with `prefix` and comes after `after`.
-pub(super) fn and_in_range(
-    mut statement: Statement,
-    column: &str,
-    prefix: &str,
-    after: Option<&str>,
-) -> Statement {
-    if !prefix.is_empty() {
-        statement = statement.and(&format!(" AND {column} >= ?"), &[prefix]);
-        if let Some(end) = after_prefix(prefix) {
-            statement = statement.and(&format!(" AND {column} < ?"), &[&end]);
-        }
-    }
-    match after {
-        Some(after) => statement.and(&format!(" AND {column} > ?"), &[after]),
-        None => statement,
-    }
-}
-
 /// Appends the condition that the expressions `name` and `value` are a label that matches.
-fn and_label(statement: Statement, name: &str, value: &str, label: &LabelMatch<'_>) -> Statement {
-    let (label_name, prefix) = label.range();
-    let statement = statement.and(&format!(" AND {name} = ?"), &[label_name]);
-    match *label {
-        LabelMatch::Is { value: text, .. } => statement.and(&format!(" AND {value} = ?"), &[text]),
-        LabelMatch::Starts { .. } => and_in_range(statement, value, prefix, None),
-        LabelMatch::Glob { pattern, .. } => {
-            let statement = and_in_range(statement, value, prefix, None);
-            statement.and(&format!(" AND {value} GLOB ?"), &[&glob(pattern)])
-        }
+fn and_label<'a>(statement: &mut Statement, name: &str, value: &str, label: &LabelMatch<'a>) {
+    statement.and_label(name, value, label);
+    if let LabelMatch::Glob { pattern, .. } = label {
+        statement.and(value, "GLOB", glob(pattern));
     }
 }
 
@@ -54,11 +29,11 @@ pub(super) fn and_labels(
     labels: &[LabelMatch<'_>],
 ) -> Statement {
     for label in labels {
-        let exists = format!(
-            " AND EXISTS (SELECT 1 FROM cachalot_labels m WHERE m.space = ? AND m.key = {key}"
-        );
-        statement = statement.and(&exists, &[space]);
-        statement = and_label(statement, "m.name", "m.value", label).and(")", &[]);
+        statement.push(" AND EXISTS (SELECT 1 FROM cachalot_labels m WHERE m.space = ");
+        statement.push_value(space.into());
+        statement.push(&format!(" AND m.key = {key}"));
+        and_label(&mut statement, "m.name", "m.value", label);
+        statement.push(")");
     }
     statement
 }
@@ -66,15 +41,13 @@ pub(super) fn and_labels(
 /// Appends the conditions that a lease has labels.
 pub(super) fn and_lease_labels(mut statement: Statement, labels: &[LabelMatch<'_>]) -> Statement {
     for label in labels {
-        statement = statement.and(
-            " AND EXISTS (SELECT 1 FROM json_each(labels) j WHERE 1",
-            &[],
-        );
+        statement.push(" AND EXISTS (SELECT 1 FROM json_each(labels) j WHERE 1");
         let (name, value) = (
             "CAST(unhex(j.value->>0) AS TEXT)",
             "CAST(unhex(j.value->>1) AS TEXT)",
         );
-        statement = and_label(statement, name, value, label).and(")", &[]);
+        and_label(&mut statement, name, value, label);
+        statement.push(")");
     }
     statement
 }
@@ -171,9 +144,7 @@ pub(super) fn page(
     excess: Excess,
 ) -> Statement {
     let sizes = sizes(page.values);
-    let is_exact = |label: &LabelMatch<'_>| matches!(label, LabelMatch::Is { .. });
-    let first = filter.labels.iter().position(is_exact);
-    let first = first.or((!filter.labels.is_empty()).then_some(0));
+    let first = leading_label(filter.labels);
     let mut statement = match first {
         None => {
             let index = match filter.order {
@@ -190,20 +161,22 @@ pub(super) fn page(
             let labels = Statement::new(format!(
                 "SELECT {sizes} FROM (SELECT DISTINCT key FROM cachalot_labels WHERE space = ?"
             ));
-            let labels = and_label(labels.text(space), "name", "value", &filter.labels[first]);
-            and_in_range(labels, "key", filter.prefix, page.after).and(
-                ") l CROSS JOIN cachalot_records r ON r.space = ? AND r.key = l.key WHERE 1",
-                &[space],
-            )
+            let mut labels = labels.text(space);
+            and_label(&mut labels, "name", "value", &filter.labels[first]);
+            labels.and_in_range("key", filter.prefix, page.after);
+            labels.push(") l CROSS JOIN cachalot_records r ON r.space = ");
+            labels.push_value(space.into());
+            labels.push(" AND r.key = l.key WHERE 1");
+            labels
         }
     };
-    statement = and_in_range(statement, "r.key", filter.prefix, page.after);
+    statement.and_in_range("r.key", filter.prefix, page.after);
     let others = filter.labels.iter().enumerate();
     let others = others.filter(|(at, _)| Some(*at) != first);
     let others: Vec<_> = others.map(|(_, label)| *label).collect();
     statement = and_labels(statement, space, "r.key", &others);
     if let Some(moment) = filter.expired_before {
-        statement = statement.and(&format!(" AND r.expires < {moment}"), &[]);
+        statement.push(&format!(" AND r.expires < {moment}"));
     }
     let order = match filter.order {
         // The two statements of an erase select the same records.
@@ -212,6 +185,6 @@ pub(super) fn page(
         Order::LeastRecentlyUsed => "r.used, r.id",
         Order::Expiry => "r.expires IS NULL, r.expires, r.id",
     };
-    statement = statement.and(&format!(" ORDER BY {order} LIMIT {}", page.limit), &[]);
+    statement.push(&format!(" ORDER BY {order} LIMIT {}", page.limit));
     limited(statement, columns, page.values, excess)
 }

@@ -1,8 +1,11 @@
 //! Statements, their arguments, and their results, as JSON of the protocol.
 
+use std::borrow::Cow;
+
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_STANDARD_NO_PAD};
 use bytes::Bytes;
+use cachalot_store::implementation::Conditions;
 use cachalot_store::{Error, ErrorKind};
 use serde_json::{Value, json};
 
@@ -51,14 +54,6 @@ impl Statement {
         self
     }
 
-    /// Appends text with its arguments.
-    pub(super) fn and(mut self, text: &str, arguments: &[&str]) -> Self {
-        self.text.push_str(text);
-        arguments
-            .iter()
-            .fold(self, |statement, argument| statement.text(argument))
-    }
-
     /// Puts text around the statement.
     pub(super) fn inside(mut self, before: &str, after: &str) -> Self {
         self.text = format!("{before}{}{after}", self.text);
@@ -67,6 +62,17 @@ impl Statement {
 
     pub(super) fn to_json(&self) -> Value {
         json!({"sql": self.text, "args": self.arguments, "want_rows": true})
+    }
+}
+
+impl<'a> Conditions<'a> for Statement {
+    fn push(&mut self, text: &str) {
+        self.text.push_str(text);
+    }
+
+    fn push_value(&mut self, value: Cow<'a, str>) {
+        self.text.push('?');
+        self.arguments.push(json!({"type": "text", "value": value}));
     }
 }
 

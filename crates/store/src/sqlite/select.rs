@@ -5,13 +5,14 @@
 //! statistics cannot mislead the planner. Criteria that the leading index does not serve are checked row by
 //! row, on the labels in the row itself.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use rusqlite::Connection;
 use rusqlite::types::ToSqlOutput;
 use rusqlite::{ToSql, params_from_iter};
 
-use crate::text::after_prefix;
+use crate::sql::{Conditions, leading_label};
 use crate::{LabelMatch, Millis, Order, PageRequest, RecordFilter, ValuePart, request};
 
 use super::labels;
@@ -39,15 +40,14 @@ fn leading_index<'a>(filter: &RecordFilter<'a>) -> LeadingIndex<'a> {
     if let Some(moment) = filter.expired_before {
         return LeadingIndex::Expired(moment);
     }
-    let exact = filter.labels.iter().find_map(|label| match *label {
-        LabelMatch::Is { name, value } => Some(LeadingIndex::Label { name, value }),
-        LabelMatch::Starts { .. } | LabelMatch::Glob { .. } => None,
+    let label = leading_label(filter.labels).map(|leading| match filter.labels[leading] {
+        LabelMatch::Is { name, value } => LeadingIndex::Label { name, value },
+        label => {
+            let (name, prefix) = label.range();
+            LeadingIndex::Labels { name, prefix }
+        }
     });
-    let and_prefix = filter.labels.first().map(|label| {
-        let (name, prefix) = label.range();
-        LeadingIndex::Labels { name, prefix }
-    });
-    exact.or(and_prefix).unwrap_or(match filter.order {
+    label.unwrap_or(match filter.order {
         Order::Key | Order::Any => LeadingIndex::Key,
         _ if !filter.prefix.is_empty() => LeadingIndex::Key,
         Order::Newest => LeadingIndex::Age,
@@ -73,24 +73,17 @@ pub(super) struct Statement<'a> {
     pub(super) values: Vec<ToSqlOutput<'a>>,
 }
 
-impl<'a> Statement<'a> {
-    fn and(&mut self, condition: &str, value: impl Into<ToSqlOutput<'a>>) {
-        if !self.values.is_empty() {
-            self.text.push_str(" AND ");
-        }
-        self.text.push_str(condition);
-        self.values.push(value.into());
+impl<'a> Conditions<'a> for Statement<'a> {
+    fn push(&mut self, text: &str) {
+        self.text.push_str(text);
     }
 
-    /// Adds the condition that `column` begins with `prefix`.
-    fn and_prefix(&mut self, column: &str, prefix: &'a str) {
-        if prefix.is_empty() {
-            return;
-        }
-        self.and(&format!("{column} >= ?"), prefix);
-        if let Some(end) = after_prefix(prefix) {
-            self.and(&format!("{column} < ?"), end);
-        }
+    fn push_value(&mut self, value: Cow<'a, str>) {
+        self.text.push('?');
+        self.values.push(match value {
+            Cow::Borrowed(value) => value.into(),
+            Cow::Owned(value) => value.into(),
+        });
     }
 }
 
@@ -105,12 +98,6 @@ pub(super) fn statement<'a>(
         text: String::with_capacity(320),
         values: Vec::with_capacity(8),
     };
-    let keys = |statement: &mut Statement<'a>, column: &str| {
-        statement.and_prefix(column, filter.prefix);
-        if let Some(after) = page.after {
-            statement.and(&format!("{column} > ?"), after);
-        }
-    };
     statement.text.push_str(match leading_index {
         LeadingIndex::Label { .. } => "SELECT r.id, r.key, r.labels FROM labels l CROSS JOIN records r INDEXED BY records_key ON r.space = l.space AND r.key = l.key WHERE ",
         LeadingIndex::Labels { .. } if filter.order == Order::Any => "SELECT r.id, r.key, r.labels FROM (SELECT space, key FROM labels WHERE ",
@@ -120,38 +107,36 @@ pub(super) fn statement<'a>(
         LeadingIndex::Age | LeadingIndex::Expired(_) | LeadingIndex::Expiry => "SELECT id, key, labels FROM records r INDEXED BY records_newest WHERE ",
         LeadingIndex::Key => "SELECT id, key, labels FROM records r INDEXED BY records_key WHERE ",
     });
+    let (space_column, key_column) = match leading_index {
+        LeadingIndex::Label { .. } => ("l.space = ", "l.key"),
+        LeadingIndex::Expired(_) => ("space = ", "+key"),
+        _ => ("space = ", "key"),
+    };
+    statement.push(space_column);
+    statement.push_value(space.into());
     match leading_index {
         LeadingIndex::Label { name, value } => {
-            statement.and("l.space = ?", space);
-            statement.and("l.name = ?", name);
-            statement.and("l.value = ?", value);
-            keys(&mut statement, "l.key");
+            statement.and("l.name", "=", name);
+            statement.and("l.value", "=", value);
         }
         LeadingIndex::Labels { name, prefix } => {
-            statement.and("space = ?", space);
-            statement.and("name = ?", name);
-            statement.and_prefix("value", prefix);
-            keys(&mut statement, "key");
-            statement.text.push_str(") l CROSS JOIN records r INDEXED BY records_key ON r.space = l.space AND r.key = l.key");
+            statement.and("name", "=", name);
+            statement.and_in_range("value", prefix, None);
         }
         LeadingIndex::Expired(moment) => {
-            statement.and("space = ?", space);
-            statement.and("expires IS NOT NULL AND expires < ?", moment);
-            keys(&mut statement, "+key");
+            statement.push(" AND expires IS NOT NULL AND expires < ?");
+            statement.values.push(moment.into());
         }
-        LeadingIndex::Expiry => {
-            statement.and("space = ?", space);
-            statement.text.push_str(if never_expiring {
-                " AND expires IS NULL"
-            } else {
-                " AND expires IS NOT NULL"
-            });
-        }
-        LeadingIndex::Key => {
-            statement.and("space = ?", space);
-            keys(&mut statement, "key");
-        }
-        LeadingIndex::Age | LeadingIndex::Use => statement.and("space = ?", space),
+        LeadingIndex::Expiry if never_expiring => statement.push(" AND expires IS NULL"),
+        LeadingIndex::Expiry => statement.push(" AND expires IS NOT NULL"),
+        LeadingIndex::Key | LeadingIndex::Age | LeadingIndex::Use => {}
+    }
+    match leading_index {
+        LeadingIndex::Age | LeadingIndex::Use | LeadingIndex::Expiry => {}
+        _ => statement.and_in_range(key_column, filter.prefix, page.after),
+    }
+    if let LeadingIndex::Labels { .. } = leading_index {
+        statement.push(") l CROSS JOIN records r INDEXED BY records_key ON r.space = l.space AND r.key = l.key");
     }
     statement
         .text

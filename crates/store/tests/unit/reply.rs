@@ -39,3 +39,15 @@ async fn calls_are_repeated_until_they_succeed_or_the_time_is_over() {
         assert_eq!(failing(1, kind, remedy).await.1, 1);
     }
 }
+
+#[tokio::test]
+async fn answers_are_there_at_once_unless_they_have_to_wait() {
+    let at_once = StoreReply::begun(async { Ok(1) });
+    assert!(matches!(at_once, StoreReply::Now(Ok(1))));
+    let later = StoreReply::begun(async {
+        tokio::task::yield_now().await;
+        Ok(2)
+    });
+    assert!(matches!(later, StoreReply::Later(_)));
+    assert_eq!(later.settle().await.ok(), Some(2));
+}
