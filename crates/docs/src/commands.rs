@@ -88,7 +88,7 @@ fn text(command: &Command, common: &BTreeMap<(String, String), Arg>) -> String {
     let mut elsewhere = Vec::new();
     for arg in shown(&command) {
         if common.contains_key(&identity(arg)) {
-            elsewhere.push(names(arg).remove(0));
+            elsewhere.extend(names(arg).into_iter().next());
         } else {
             row(&mut table, &[term(arg), meaning(arg)]);
         }
@@ -119,7 +119,12 @@ fn term(arg: &Arg) -> String {
     let value: Vec<_> = value.iter().map(|name| name.as_str()).collect();
     let value = value.join(" ");
     if arg.is_positional() {
-        return code(&value);
+        let is_named = !value.is_empty();
+        return code(if is_named {
+            &value
+        } else {
+            arg.get_id().as_str()
+        });
     }
     let takes_value = arg.get_action().takes_values();
     let is_optional = arg
