@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cachalot_core::Millis;
-use cachalot_core::tree::Node;
 use cachalot_hooks::Event as When;
 use cachalot_model::{Block, Model, ToolDefinition, Usage};
 use cachalot_operation::permissions::ToolSignature;
@@ -562,9 +561,14 @@ fn check_rules(shared: &ChatState, tools: &[ToolDefinition], warn: &dyn Fn(&str)
         .iter()
         .map(|tool| signature(&tool.name, &tool.parameters))
         .collect();
-    let servers = shared.team.mcps.as_ref().and_then(Node::as_map);
-    for server in servers.unwrap_or_default() {
-        let prefix = format!("mcp_{}_", sanitize_name(&server.key));
+    let servers = shared
+        .team
+        .shared_tools
+        .servers
+        .iter()
+        .flat_map(|servers| servers.value.keys());
+    for server in servers {
+        let prefix = format!("mcp_{}_", sanitize_name(server));
         // A server that offers no tools here is not connected or belongs to other agents.
         if !known.iter().any(|tool| tool.name.starts_with(&prefix)) {
             continue;

@@ -123,10 +123,14 @@ pub(crate) fn fingerprint(
 /// A digest of the origins of an agent's tools: the definitions of toolsets and servers, and the values of
 /// the environment variables that they name. A test server and a production server may offer identical tools.
 pub(crate) fn origins(team: &Team, agent: &AgentDefinition, tools: &ToolContext) -> Digest {
-    let sections = [&team.mcps, &agent.toolsets].into_iter().flatten();
-    let mut written: String = sections
-        .map(|section| section.to_value().to_string())
-        .collect();
+    let servers = team
+        .shared_tools
+        .servers
+        .iter()
+        .map(|servers| servers.written.as_str());
+    let toolsets = agent.toolsets.iter();
+    let toolsets = toolsets.map(|toolsets| toolsets.written.as_str());
+    let mut written: String = servers.chain(toolsets).collect();
     let named: Vec<String> = tools
         .environment
         .iter()

@@ -16,6 +16,7 @@
 mod agent;
 mod command;
 mod compaction;
+mod file_tools;
 mod groups;
 mod limit;
 mod review;
@@ -23,13 +24,16 @@ mod review;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use cachalot_core::config::{Parameter, ParameterKind as Kind, Settings as _, key, required};
+use cachalot_core::config::{
+    Located, Parameter, ParameterKind as Kind, Settings as _, key, required,
+};
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{self, Node, Section};
 use cachalot_core::{Problem, SourceSpan};
 use cachalot_model::budget::Budget;
 use cachalot_model::{ModelConfiguration, ModelSettings, Models};
 
+use cachalot_mcp::settings::{Parsed, SharedTools, ToolsetKind};
 use cachalot_operation::Permissions;
 use cachalot_operation::permissions::ToolSignature;
 
@@ -42,13 +46,14 @@ pub use agent::{
 
 pub use command::{CommandDefinition, CommandPart};
 pub use compaction::CompactionSettings;
-pub use groups::Groups;
+pub use file_tools::FileTools;
 pub use review::{
     DEFAULT_REVIEW_INPUT_TOKENS, DEFAULT_REVIEW_ITERATIONS, DEFAULT_REVIEW_TURNS, LocatedName,
     Notify, REVIEW, ReviewDefinition, ReviewKind,
 };
 
 use agent::ParsedAgent;
+use groups::Groups;
 
 /// The keys of an agent file that belong to a team.
 pub const KEYS: [&str; 10] = [
@@ -93,10 +98,8 @@ pub struct Team {
     pub agents: Vec<AgentDefinition>,
     /// The content of `models:` and `providers:`.
     pub configured: ModelConfiguration,
-    /// `mcps:`, parsed when the toolboxes are created.
-    pub mcps: Option<Node>,
-    /// `tools:`, parsed when the toolboxes are created.
-    pub tools: Option<Node>,
+    /// `mcps:` and `tools:`.
+    pub shared_tools: SharedTools,
     /// `settings:` of a file that holds nothing but a team, environment variables expanded; parsed by the
     /// command line.
     pub settings: Option<Node>,
@@ -201,8 +204,9 @@ impl Team {
     ) -> Option<Self> {
         let place = section.place().clone();
         let configured = source.configured(section, problems);
-        let mcps = section.present("mcps").cloned();
-        let tools = section.present("tools").cloned();
+        section.claim("mcps");
+        section.claim("tools");
+        let FileTools { shared, toolsets } = FileTools::read(root, source.environment);
         let mut permissions = section
             .present("permissions")
             .map(|node| Permissions::read(node, problems))
@@ -231,13 +235,13 @@ impl Team {
         };
         let mut agents: Vec<ParsedAgent> = entries
             .iter()
-            .filter_map(|entry| agent::read(entry, source, &groups, problems))
+            .zip(toolsets)
+            .filter_map(|(entry, toolsets)| agent::read(entry, source, &groups, toolsets, problems))
             .collect();
         let names: Vec<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
         for agent in &agents {
-            if let Some(toolsets) = &agent.definition.toolsets {
-                deny_listed_folders(toolsets, source.environment, &mut permissions, problems);
-            }
+            let folders = agent.definition.denied_folders();
+            deny_listed_folders(folders, source.environment, &mut permissions, problems);
         }
         for agent in &mut agents {
             let definition = &mut agent.definition;
@@ -263,8 +267,7 @@ impl Team {
         all.then_some(Self {
             agents,
             configured,
-            mcps,
-            tools,
+            shared_tools: shared,
             settings: None,
             permissions,
             budget,
@@ -306,7 +309,7 @@ impl Team {
     #[must_use]
     pub fn check_permissions(&self, further: Vec<ToolSignature>) -> Vec<Problem> {
         let tools = own_tools(further);
-        let has_servers = self.mcps.is_some() || self.names_servers();
+        let has_servers = self.shared_tools.servers.is_some() || self.names_servers();
         self.permissions.check(&tools, has_servers)
     }
 
@@ -319,23 +322,37 @@ impl Team {
 
     /// True if a toolset may be an MCP server.
     fn names_servers(&self) -> bool {
-        self.has_toolset(&["mcp"])
+        self.has_toolset(|kind| matches!(kind, ToolsetKind::Mcp(_)))
     }
 
-    fn has_toolset(&self, types: &[&str]) -> bool {
-        let toolsets = self
-            .agents
-            .iter()
-            .filter_map(|agent| agent.toolsets.as_ref());
-        let mut entries = toolsets.filter_map(Node::as_list).flatten();
-        let has = |kind: Option<&str>| kind.is_some_and(|kind| types.contains(&kind));
-        entries.any(|entry| has(entry.get("type").and_then(Node::as_text)))
+    /// True if a toolset is of this kind, or if one that was not understood may be.
+    fn has_toolset(&self, is_kind: fn(&ToolsetKind) -> bool) -> bool {
+        let toolsets = self.agents.iter();
+        let mut toolsets = toolsets.filter_map(|agent| agent.toolsets.as_ref());
+        toolsets.any(|toolsets| {
+            let mut kinds = toolsets.value.toolsets.iter().map(|toolset| &toolset.kind);
+            kinds.any(is_kind) || toolsets.errors().next().is_some()
+        })
+    }
+
+    /// Returns the problems that leave an agent without its tools. The command line reports them when it loads a
+    /// file.
+    #[must_use]
+    pub fn tool_errors<'a>(&'a self, agent: &'a AgentDefinition) -> Vec<&'a Problem> {
+        let SharedTools { servers, results } = &self.shared_tools;
+        let servers = servers.iter().flat_map(Parsed::errors);
+        let toolsets = agent.toolsets.iter().flat_map(Parsed::errors);
+        let results = results.iter().flat_map(Parsed::errors);
+        servers.chain(toolsets).chain(results).collect()
     }
 
     /// True if an agent may have a tool that runs commands.
     #[must_use]
     pub fn runs_commands(&self) -> bool {
-        self.has_toolset(&["shell", "background_jobs", "script"])
+        self.has_toolset(|kind| {
+            use ToolsetKind::{BackgroundJobs, Scripts, Shell};
+            matches!(kind, Shell(_) | BackgroundJobs(_) | Scripts(_))
+        })
     }
 
     /// Returns problems of the models that the agents name, as far as `models` can find them without a
@@ -400,32 +417,20 @@ fn own_tools(further: Vec<ToolSignature>) -> Vec<ToolSignature> {
 }
 
 /// Denies all tools the folders in `deny_list` of the toolsets of the type `filesystem`.
-fn deny_listed_folders(
-    toolsets: &Node,
+fn deny_listed_folders<'a>(
+    folders: impl Iterator<Item = &'a Located<String>>,
     environment: &BTreeMap<String, String>,
     permissions: &mut Permissions,
     problems: &mut Vec<Problem>,
 ) {
-    let toolsets = tree::expand_set(toolsets, None, environment, &mut Vec::new());
-    let is_filesystem =
-        |toolset: &&Node| toolset.get("type").and_then(Node::as_text) == Some("filesystem");
-    let items = toolsets.as_list().unwrap_or_default().iter();
-    for listed in items
-        .filter(is_filesystem)
-        .filter_map(|toolset| toolset.get("deny_list"))
-    {
-        for item in listed.as_list().unwrap_or_default() {
-            let Some(folder) = item.as_text() else {
-                continue;
-            };
-            let home = environment.get("HOME").map_or("~", String::as_str);
-            let folder = match folder.strip_prefix('~') {
-                Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("{home}{rest}"),
-                _ => folder.trim_start_matches("./").to_owned(),
-            };
-            let denied = permissions.deny_folder(Path::new(&folder), &item.place);
-            problems.extend(denied.err());
-        }
+    let home = environment.get("HOME").map_or("~", String::as_str);
+    for Located { value, place } in folders {
+        let folder = match value.strip_prefix('~') {
+            Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("{home}{rest}"),
+            _ => value.trim_start_matches("./").to_owned(),
+        };
+        let denied = permissions.deny_folder(Path::new(&folder), place);
+        problems.extend(denied.err());
     }
 }
 

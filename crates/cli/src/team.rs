@@ -3,18 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use cachalot_agent::definition::Groups;
+use cachalot_agent::definition::FileTools;
 use cachalot_agent::permissions::ToolSignature;
 use cachalot_agent::{SourceFile, Team};
 use cachalot_cache::LedgerLimits;
 use cachalot_core::Problem;
-use cachalot_core::config::Settings as _;
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{Node, Section};
-use cachalot_mcp::settings::{
-    ToolsetKind, ToolsetSettings, names, read_servers, read_toolsets, server_prefixes, signatures,
-};
-use cachalot_tools::cached::ToolCacheSettings;
+use cachalot_mcp::settings::{ToolsetKind, ToolsetSettings, names, server_prefixes, signatures};
 use cachalot_workflow::Registry;
 use cachalot_workflow::actions::{self, action_tool};
 use cachalot_workflow::format::read_team_settings;
@@ -145,18 +141,21 @@ struct ToolReport {
 fn read_toolsets_of(root: &Node, environment: &BTreeMap<String, String>) -> ToolReport {
     let mut problems = Vec::new();
     let (mut all_signatures, mut prefixes) = (Vec::new(), Vec::new());
-    let servers = root
-        .get("mcps")
-        .map(|node| read_servers(node, environment, &mut problems))
-        .unwrap_or_default();
-    let groups = Groups::from_root(root);
+    let FileTools {
+        shared,
+        toolsets: all_toolsets,
+    } = FileTools::read(root, environment);
+    problems.extend(shared.servers.into_iter().flat_map(|it| it.problems));
     let registry = actions::builtin();
     let mut writing_agents = WritingAgents::default();
     let agents = root.get("agents").and_then(Node::as_map);
-    for agent in agents.unwrap_or_default() {
+    for (agent, toolsets) in agents.unwrap_or_default().iter().zip(all_toolsets) {
         let before = problems.len();
-        let toolsets = match groups.toolsets(&agent.value) {
-            Some(toolsets) => read_toolsets(&toolsets, &servers, environment, &mut problems),
+        let toolsets = match toolsets {
+            Some(toolsets) => {
+                problems.extend(toolsets.problems);
+                toolsets.value
+            }
             None => ToolsetSettings::default(),
         };
         problems.extend(problems_of_actions(&toolsets, &registry));
@@ -173,7 +172,7 @@ fn read_toolsets_of(root: &Node, environment: &BTreeMap<String, String>) -> Tool
         }
     }
     problems.extend(writing_agents.problems(root));
-    read_tools(root.get("tools"), &mut problems);
+    problems.extend(shared.results.into_iter().flat_map(|it| it.problems));
     prefixes.sort_unstable();
     prefixes.dedup();
     // Agents that share a toolset have the same problems.
@@ -250,13 +249,6 @@ fn problems_of_review(agent: &Node, toolsets: &ToolsetSettings) -> Vec<Problem> 
                 })
         })
         .collect()
-}
-
-/// Reads `tools`.
-pub(crate) fn read_tools(node: Option<&Node>, problems: &mut Vec<Problem>) -> ToolCacheSettings {
-    node.filter(|node| !node.is_null())
-        .and_then(|node| ToolCacheSettings::read(node, problems))
-        .unwrap_or_default()
 }
 
 /// Returns the retention of calls in the ledger from `settings`.

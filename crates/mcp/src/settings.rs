@@ -5,6 +5,7 @@ mod docker_agent;
 mod docker_server;
 mod servers;
 mod shared_keys;
+mod shared_tools;
 mod toolsets;
 
 pub use assemble::{
@@ -12,6 +13,7 @@ pub use assemble::{
     names, server_prefixes, signatures, writing_tools,
 };
 pub use servers::{SERVER, ServerDefinition, read_servers};
+pub use shared_tools::{Parsed, SharedTools};
 pub use toolsets::{
     BACKGROUND_JOBS, FETCH, FILESYSTEM, FolderSettings, SHELL, TODO, TOOLSET, Toolset, ToolsetKind,
     ToolsetSettings, read_toolsets, toolset_schema,

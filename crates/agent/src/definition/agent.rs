@@ -11,6 +11,7 @@ use cachalot_core::tree::{MapEntry, Node};
 use cachalot_core::{Problem, SourceSpan};
 use cachalot_hooks::source::ParsedHooks as Hooks;
 use cachalot_hooks::{Builtins, HookEntry};
+use cachalot_mcp::settings::{Parsed, ToolsetKind, ToolsetSettings};
 use cachalot_model::{Model, ModelSettings, Models, OutputFormat};
 use cachalot_prompt::PrefixSettings;
 use serde_json::{Value, json};
@@ -295,8 +296,8 @@ pub struct AgentDefinition {
     /// No key of a file: the program that loads the definition supplies it. It is the last part of the system
     /// text, and therefore frozen when a session begins.
     pub context: String,
-    /// `toolsets:`, parsed when the toolboxes are created.
-    pub toolsets: Option<Node>,
+    /// All of its toolsets; `None` if it has none.
+    pub toolsets: Option<Parsed<ToolsetSettings>>,
     /// True if all of its tools, and those of the agents to which it gives work, change nothing.
     pub read_only: bool,
     /// Agents to which it may delegate; no duplicates.
@@ -355,6 +356,16 @@ impl AgentDefinition {
         self.commands.iter().find(|command| command.name == name)
     }
 
+    /// Returns the folders that its toolsets deny to all tools.
+    pub(super) fn denied_folders(&self) -> impl Iterator<Item = &Located<String>> {
+        let toolsets = self.toolsets.iter().flat_map(|it| &it.value.toolsets);
+        let folders = toolsets.filter_map(|toolset| match &toolset.kind {
+            ToolsetKind::Filesystem(folders) => Some(&folders.denied),
+            _ => None,
+        });
+        folders.flatten()
+    }
+
     /// Describes the agent for the model of another agent, in one line.
     pub(crate) fn described(&self) -> String {
         match self.description.trim() {
@@ -403,6 +414,7 @@ pub(super) fn read(
     entry: &MapEntry,
     source: &super::SourceFile<'_>,
     groups: &Groups<'_>,
+    toolsets: Option<Parsed<ToolsetSettings>>,
     problems: &mut Vec<Problem>,
 ) -> Option<ParsedAgent> {
     let values = AGENT.read(&entry.value, problems)?;
@@ -431,7 +443,7 @@ pub(super) fn read(
         instruction: instruction(keys.instruction, &files, values, problems),
         instruction_files: files,
         context: String::new(),
-        toolsets: groups.toolsets(&entry.value),
+        toolsets,
         read_only: keys.read_only,
         sub_agents,
         handoffs,

@@ -17,21 +17,19 @@ const READ_ONLY: [&str; 3] = ["readonly", "read_only", "readOnly"];
 
 /// The reusable parts of an agent file.
 #[derive(Debug, Clone, Copy)]
-pub struct Groups<'a> {
+pub(super) struct Groups<'a> {
     root: &'a Node,
 }
 
 impl<'a> Groups<'a> {
     /// Returns the reusable parts of a file. `root` is the tree of the file.
-    #[must_use]
-    pub fn from_root(root: &'a Node) -> Self {
+    pub(super) fn from_root(root: &'a Node) -> Self {
         Self { root }
     }
 
     /// Returns all toolsets of an agent as one list: its own, those that it uses, and one for its `skills`.
     /// `None` if it has none. With `readonly`, all of them are read-only.
-    #[must_use]
-    pub fn toolsets(&self, agent: &Node) -> Option<Node> {
+    pub(super) fn toolsets(&self, agent: &Node) -> Option<Node> {
         let own = agent.get("toolsets").filter(|own| !own.is_null());
         if own.is_some_and(|own| own.as_list().is_none()) {
             // Its reader reports the type.

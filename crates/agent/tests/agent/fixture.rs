@@ -13,9 +13,9 @@ use cachalot_agent::{
     HookSetup, SourceFile, Team, Toolboxes, TurnReport,
 };
 use cachalot_cache::{Cache, CacheMode, Ledger, Witness};
-use cachalot_core::config::Settings as _;
 use cachalot_core::{Clock, ManualClock, Millis, Problem, SecretSet, tree};
 use cachalot_hooks::{Builtin, Builtins, HookDependencies, HookEntry};
+use cachalot_mcp::settings::ToolsetKind;
 use cachalot_model::{Catalog, Message, ModelDependencies, Models, RetryPauses};
 use cachalot_prompt::{SessionFilter, SessionOverview, Sessions};
 use cachalot_simulator::{RunningSimulator, Script, ScriptedReply, Simulator, SimulatorOptions};
@@ -24,7 +24,7 @@ use cachalot_store::Store;
 use cachalot_store::in_process::InProcessStore;
 use cachalot_store::sqlite::{self, SqliteStore};
 use cachalot_tools::builtin::{self, Shell, ShellSettings};
-use cachalot_tools::cached::{self, CachedTools, ToolCacheSettings, WriteNotifier};
+use cachalot_tools::cached::{self, CachedTools, WriteNotifier};
 use cachalot_tools::{Registry, Tool, ToolContext, Toolbox, Workspace};
 
 use crate::bodies;
@@ -470,22 +470,19 @@ impl Toolboxes for TestToolboxes {
     ) -> Result<Arc<dyn Toolbox>, Error> {
         let mut tools = self.tools.clone();
         tools.extend(own);
-        let toolsets = agent.toolsets.as_ref().map(tree::Node::to_value);
-        for toolset in toolsets.iter().filter_map(|list| list.as_array()).flatten() {
-            match toolset["type"].as_str() {
-                Some("filesystem") => tools.extend(builtin::files()),
-                Some("shell") => {
+        assert!(team.tool_errors(agent).is_empty());
+        let toolsets = agent.toolsets.iter().flat_map(|it| &it.value.toolsets);
+        for toolset in toolsets {
+            match &toolset.kind {
+                ToolsetKind::Filesystem(_) => tools.extend(builtin::files()),
+                ToolsetKind::Shell(_) => {
                     tools.push(Arc::new(Shell::new(ShellSettings::default()).unwrap()));
                 }
                 other => panic!("no toolset {other:?} here"),
             }
         }
-        let mut problems = Vec::new();
-        let settings = team
-            .tools
-            .as_ref()
-            .and_then(|node| ToolCacheSettings::read(node, &mut problems));
-        assert_eq!(problems, []);
+        let settings = team.shared_tools.results.as_ref();
+        let settings = settings.map(|results| results.value.clone());
         let options = cached::CachedToolsOptions {
             settings: settings.unwrap_or_default(),
             mode: CacheMode::On,

@@ -1,16 +1,12 @@
 //! Tools of an agent: those of its toolsets, with results cached as the file configures.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use cachalot_agent::definition::Notify;
 use cachalot_agent::{AgentDefinition, Error, ErrorKind, Team, Toolboxes};
 use cachalot_cache::Domain;
-use cachalot_core::Problem;
-use cachalot_mcp::settings::{
-    BuiltInDependencies, ToolsetKind, ToolsetSettings, assemble, read_servers, read_toolsets,
-};
+use cachalot_mcp::settings::{BuiltInDependencies, ToolsetKind, assemble};
 use cachalot_model::ToolDefinition;
 use cachalot_tools::builtin::SessionState;
 use cachalot_tools::cached::{CachedTools, CachedToolsOptions, EngineLifetime};
@@ -21,7 +17,6 @@ use cachalot_tools::{
 
 use super::{SessionTools, Workbench};
 use crate::agent_names::REVIEW;
-use crate::team::read_tools;
 use crate::wiring::Warn;
 
 /// The tools of a session. Keeps the state of the session while agents with other tools take it over.
@@ -93,15 +88,20 @@ impl Toolboxes for ChatToolboxes {
         _warn: &(dyn Fn(&str) + Send + Sync),
     ) -> Result<Arc<dyn Toolbox>, Error> {
         let (bench, inner) = (&self.bench, &self.bench.0);
-        let mut problems = Vec::new();
-        let toolsets = toolsets(team, agent, &inner.context.environment, &mut problems);
-        let settings = read_tools(team.tools.as_ref(), &mut problems);
         // The loader of the file has reported these problems with their places.
-        problems.retain(|problem| !problem.is_warning);
+        let problems = team.tool_errors(agent);
         if !problems.is_empty() {
             let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
             return Err(Error::new(ErrorKind::Definition, told.join("; ")));
         }
+        let toolsets = agent
+            .toolsets
+            .as_ref()
+            .map(|toolsets| toolsets.value.clone());
+        let toolsets = toolsets.unwrap_or_default();
+        let settings = team.shared_tools.results.as_ref();
+        let settings = settings.map(|results| results.value.clone());
+        let settings = settings.unwrap_or_default();
         let state = inner.session_states.of_session(session);
         let built_in = BuiltInDependencies {
             data: inner.data.clone(),
@@ -166,12 +166,10 @@ impl Toolboxes for ChatToolboxes {
         }))
     }
 
-    fn instructions(&self, team: &Team, agent: &AgentDefinition) -> Vec<String> {
-        let environment = &self.bench.0.context.environment;
-        toolsets(team, agent, environment, &mut Vec::new())
-            .toolsets
-            .into_iter()
-            .filter_map(|toolset| toolset.instruction)
+    fn instructions(&self, _team: &Team, agent: &AgentDefinition) -> Vec<String> {
+        let toolsets = agent.toolsets.iter().flat_map(|it| &it.value.toolsets);
+        toolsets
+            .filter_map(|toolset| toolset.instruction.clone())
             .collect()
     }
 
@@ -193,24 +191,19 @@ impl Workbench {
 
     /// Returns the domains of the changes that the MCP servers of a team announce.
     pub(super) fn announced_domains(&self, team: &Team) -> Vec<Domain> {
-        let environment = &self.0.context.environment;
-        // The loader of the file has reported the problems.
-        let problems = &mut Vec::new();
-        let of_file = team.mcps.as_ref();
-        let of_file = of_file.map(|node| read_servers(node, environment, problems));
-        let mut servers: Vec<_> = of_file.unwrap_or_default().into_values().collect();
-        for agent in &team.agents {
-            let toolsets = toolsets(team, agent, environment, problems).toolsets;
-            servers.extend(
-                toolsets
-                    .into_iter()
-                    .filter_map(|toolset| match toolset.kind {
-                        ToolsetKind::Mcp(definition) => Some(*definition),
-                        _ => None,
-                    }),
-            );
-        }
-        let domains = servers.iter().map(|server| server.settings.domains());
+        let of_file = team
+            .shared_tools
+            .servers
+            .iter()
+            .flat_map(|servers| servers.value.values());
+        let toolsets = team.agents.iter().flat_map(|agent| &agent.toolsets);
+        let toolsets = toolsets.flat_map(|toolsets| &toolsets.value.toolsets);
+        let of_agents = toolsets.filter_map(|toolset| match &toolset.kind {
+            ToolsetKind::Mcp(definition) => Some(definition.as_ref()),
+            _ => None,
+        });
+        let servers = of_file.chain(of_agents);
+        let domains = servers.map(|server| server.settings.domains());
         let domains = domains.reduce(|all, more| all.and(more));
         let domains = domains.map(|all| all.for_engine(EngineLifetime::Persistent));
         domains.unwrap_or_default()
@@ -244,23 +237,4 @@ impl Workbench {
             }
         })
     }
-}
-
-/// Reads the toolsets of an agent.
-fn toolsets(
-    team: &Team,
-    agent: &AgentDefinition,
-    environment: &BTreeMap<String, String>,
-    problems: &mut Vec<Problem>,
-) -> ToolsetSettings {
-    let servers = team
-        .mcps
-        .as_ref()
-        .map(|node| read_servers(node, environment, problems))
-        .unwrap_or_default();
-    agent
-        .toolsets
-        .as_ref()
-        .map(|node| read_toolsets(node, &servers, environment, problems))
-        .unwrap_or_default()
 }

@@ -1,6 +1,5 @@
 //! The agent host of tests: real tools and sessions, in process.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,7 +10,7 @@ use cachalot_agent::{
 };
 use cachalot_cache::Witness;
 use cachalot_core::SecretSet;
-use cachalot_mcp::settings::{self, McpServerPool, assemble, read_toolsets};
+use cachalot_mcp::settings::{self, McpServerPool, assemble};
 use cachalot_model::Models;
 use cachalot_prompt::Sessions;
 use cachalot_storage::{HttpClient, HttpOptions};
@@ -105,16 +104,12 @@ impl Toolboxes for TestAgentHost {
         own: Vec<Arc<dyn Tool>>,
         _: &(dyn Fn(&str) + Send + Sync),
     ) -> Result<Arc<dyn Toolbox>, Error> {
-        let mut problems = Vec::new();
-        let toolsets = agent
-            .toolsets
-            .as_ref()
-            .map(|node| {
-                let servers = BTreeMap::new();
-                read_toolsets(node, &servers, &self.context.environment, &mut problems)
-            })
-            .unwrap_or_default();
-        assert!(problems.is_empty(), "{problems:?}");
+        let toolsets = agent.toolsets.as_ref();
+        assert!(
+            toolsets.is_none_or(|it| it.problems.is_empty()),
+            "{toolsets:?}"
+        );
+        let toolsets = toolsets.map(|it| it.value.clone()).unwrap_or_default();
         let dependencies = settings::ToolDependencies {
             mcp: cachalot_mcp::McpDependencies {
                 directory: self.context.workspace.root().to_owned(),

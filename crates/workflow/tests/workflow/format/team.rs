@@ -59,7 +59,8 @@ nodes: [{name: a}]
     assert_eq!((team.entry().name.as_str(), team.agents.len()), ("root", 2));
     // What holds for all models holds for those of agents.
     assert_eq!(team.configured, agent.models);
-    assert!(team.tools.is_some() && team.mcps.is_some());
+    let shared = &team.shared_tools;
+    assert!(shared.results.is_some() && shared.servers.is_some());
 }
 
 #[test]
