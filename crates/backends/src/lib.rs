@@ -51,7 +51,7 @@ const CONNECT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
 /// Opens the store that a URL of the backend names.
 pub(crate) type Open = fn(&StoreUrl, &OpenOptions) -> Result<Arc<dyn Store>, StoreUrlError>;
 
-/// What follows the scheme in a URL.
+/// The form of the part of a URL that follows the scheme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Address {
     /// The path of a file, as it is written.

@@ -1,4 +1,4 @@
-//! What a store may need beside its URL.
+//! Options with which a store is opened.
 
 use std::collections::BTreeMap;
 use std::fmt;
