@@ -145,7 +145,12 @@ fn read_toolsets_of(root: &Node, environment: &BTreeMap<String, String>) -> Tool
         shared,
         toolsets: all_toolsets,
     } = FileTools::read(root, environment);
-    problems.extend(shared.servers.into_iter().flat_map(|it| it.problems));
+    problems.extend(
+        shared
+            .servers
+            .into_iter()
+            .flat_map(|servers| servers.problems),
+    );
     let registry = actions::builtin();
     let mut writing_agents = WritingAgents::default();
     let agents = root.get("agents").and_then(Node::as_map);
@@ -172,7 +177,12 @@ fn read_toolsets_of(root: &Node, environment: &BTreeMap<String, String>) -> Tool
         }
     }
     problems.extend(writing_agents.problems(root));
-    problems.extend(shared.results.into_iter().flat_map(|it| it.problems));
+    problems.extend(
+        shared
+            .results
+            .into_iter()
+            .flat_map(|results| results.problems),
+    );
     prefixes.sort_unstable();
     prefixes.dedup();
     // Agents that share a toolset have the same problems.

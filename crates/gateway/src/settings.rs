@@ -305,7 +305,8 @@ impl Settings {
     ) -> Result<Decision, ErrorBody> {
         let mut credentials = Credentials::read(headers, query);
         credentials.is_of_gateway = matches!(caller, Caller::Key(_));
-        let is_open = |it: &Upstream| it.weight > 0 && caller.credential(it).is_ok();
+        let is_open =
+            |upstream: &Upstream| upstream.weight > 0 && caller.credential(upstream).is_ok();
         let target = Target {
             method,
             named: route.named.as_deref(),

@@ -62,7 +62,7 @@ impl MappingAttributes {
         let mut parsed = Self::default();
         for attribute in attributes
             .iter()
-            .filter(|it| it.path().is_ident("settings"))
+            .filter(|attribute| attribute.path().is_ident("settings"))
         {
             attribute.parse_nested_meta(|meta| {
                 match identifier(&meta)?.as_str() {
@@ -88,7 +88,10 @@ impl MappingAttributes {
 impl FieldAttributes {
     pub(crate) fn parse(attributes: &[Attribute]) -> Result<Self> {
         let mut parsed = Self::default();
-        for attribute in attributes.iter().filter(|it| it.path().is_ident("setting")) {
+        for attribute in attributes
+            .iter()
+            .filter(|attribute| attribute.path().is_ident("setting"))
+        {
             attribute.parse_nested_meta(|meta| {
                 match identifier(&meta)?.as_str() {
                     "key" => parsed.key = Some(meta.value()?.parse()?),

@@ -192,7 +192,7 @@ impl Parts {
         let declared = declaration(&key, value, &attributes, literal, is_required, field);
         self.parameters.push(declared);
         let following = attributes.following.iter();
-        self.parameters.extend(following.map(|it| quote!(#it)));
+        self.parameters.extend(following.map(|path| quote!(#path)));
         let or_default = stated
             .filter(|_| self.has_default)
             .map(|stated| quote!(.or_else(|| #stated)));

@@ -358,7 +358,10 @@ impl AgentDefinition {
 
     /// Returns the folders that its toolsets deny to all tools.
     pub(super) fn denied_folders(&self) -> impl Iterator<Item = &Located<String>> {
-        let toolsets = self.toolsets.iter().flat_map(|it| &it.value.toolsets);
+        let toolsets = self
+            .toolsets
+            .iter()
+            .flat_map(|toolsets| &toolsets.value.toolsets);
         let folders = toolsets.filter_map(|toolset| match &toolset.kind {
             ToolsetKind::Filesystem(folders) => Some(&folders.denied),
             _ => None,

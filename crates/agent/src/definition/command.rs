@@ -113,14 +113,14 @@ fn next_placeholder(text: &str) -> Option<(&str, &str, &str)> {
     let inside = &text[start + 2..];
     let (mut depth, mut quote) = (1_u32, None);
     let mut is_escaped = false;
-    for (at, sign) in inside.char_indices() {
+    for (at, character) in inside.char_indices() {
         let was_escaped = std::mem::take(&mut is_escaped);
-        match (quote, sign) {
+        match (quote, character) {
             _ if was_escaped => {}
             (Some(_), '\\') => is_escaped = true,
-            (Some(open), sign) if open == sign => quote = None,
+            (Some(open), character) if open == character => quote = None,
             (Some(_), _) => {}
-            (None, '"' | '\'' | '`') => quote = Some(sign),
+            (None, '"' | '\'' | '`') => quote = Some(character),
             (None, '{') => depth += 1,
             (None, '}') => depth -= 1,
             _ => {}
@@ -138,7 +138,10 @@ fn argument(inside: &str, all: &str, words: &[String]) -> Option<String> {
     if behind.is_empty() {
         return Some(all.to_owned());
     }
-    if let Some(index) = behind.strip_prefix('[').and_then(|it| it.strip_suffix(']')) {
+    if let Some(index) = behind
+        .strip_prefix('[')
+        .and_then(|index| index.strip_suffix(']'))
+    {
         let index: usize = index.trim().parse().ok()?;
         return Some(words.get(index).cloned().unwrap_or_default());
     }
@@ -153,7 +156,7 @@ fn call(inside: &str) -> Option<(String, Value)> {
     let (tool, arguments) = inside.split_once('(')?;
     let tool = tool.trim();
     let is_name = |text: &str| {
-        let fits = |sign: char| sign.is_ascii_alphanumeric() || "_-".contains(sign);
+        let fits = |character: char| character.is_ascii_alphanumeric() || "_-".contains(character);
         !text.is_empty() && text.chars().all(fits)
     };
     let arguments = arguments.trim().strip_suffix(')')?.trim();
@@ -172,15 +175,15 @@ fn call(inside: &str) -> Option<(String, Value)> {
 fn words(arguments: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let (mut word, mut quote) = (None::<String>, None);
-    for sign in arguments.chars() {
-        match (quote, sign) {
-            (Some(open), sign) if open == sign => quote = None,
+    for character in arguments.chars() {
+        match (quote, character) {
+            (Some(open), character) if open == character => quote = None,
             (None, '"' | '\'') => {
-                quote = Some(sign);
+                quote = Some(character);
                 word.get_or_insert_default();
             }
-            (None, sign) if sign.is_whitespace() => words.extend(word.take()),
-            (_, sign) => word.get_or_insert_default().push(sign),
+            (None, character) if character.is_whitespace() => words.extend(word.take()),
+            (_, character) => word.get_or_insert_default().push(character),
         }
     }
     words.extend(word);
@@ -211,7 +214,7 @@ pub(super) fn read(sections: &[&Node], problems: &mut Vec<Problem>) -> Vec<Comma
 
 fn command(entry: &MapEntry, problems: &mut Vec<Problem>) -> Option<CommandDefinition> {
     let name = entry.key.clone();
-    let fits = |sign: char| sign.is_ascii_alphanumeric() || "_-".contains(sign);
+    let fits = |character: char| character.is_ascii_alphanumeric() || "_-".contains(character);
     if name.is_empty() || name.len() > MAX_NAME_CHARS || !name.chars().all(fits) {
         let message = format!("`{name}` cannot be the name of a command");
         problems.push(

@@ -19,7 +19,7 @@ use crate::event::{Approval, ApprovalRequest, CommandPlace, Concern, ConcernKind
 /// Parts of the messages, in lower case, that programs print when the sandbox keeps them from something: those of the C
 /// library (`strerror`, `gai_strerror`) and of curl, the error codes of Node.js, and the sandbox's own. Programs also print
 /// them for other reasons, so they cause a question and nothing else.
-const SIGNS: [&str; 17] = [
+const MESSAGE_PARTS: [&str; 17] = [
     "connection refused",
     "could not resolve",
     "eacces",
@@ -103,7 +103,7 @@ fn prevented(output: &ToolOutput) -> Option<String> {
     let mut lines = texts.flat_map(str::lines);
     let line = lines.find(|line| {
         let line = line.to_lowercase();
-        SIGNS.iter().any(|sign| line.contains(sign))
+        MESSAGE_PARTS.iter().any(|part| line.contains(part))
     })?;
     Some(line.trim().chars().take(MAX_LINE_CHARS).collect())
 }

@@ -167,7 +167,10 @@ impl Toolboxes for ChatToolboxes {
     }
 
     fn instructions(&self, _team: &Team, agent: &AgentDefinition) -> Vec<String> {
-        let toolsets = agent.toolsets.iter().flat_map(|it| &it.value.toolsets);
+        let toolsets = agent
+            .toolsets
+            .iter()
+            .flat_map(|parsed| &parsed.value.toolsets);
         toolsets
             .filter_map(|toolset| toolset.instruction.clone())
             .collect()

@@ -10,7 +10,10 @@ impl Table {
     #[must_use]
     pub fn schema(&self, variables: bool) -> Value {
         let mut properties = Map::new();
-        for parameter in self.parameters().filter(|it| it.is_documented()) {
+        for parameter in self
+            .parameters()
+            .filter(|parameter| parameter.is_documented())
+        {
             properties.insert(parameter.name.to_owned(), parameter.schema(variables));
             for alias in parameter.aliases {
                 let mut schema = parameter.kind.schema(variables);
@@ -75,7 +78,9 @@ fn require<'a>(schema: &mut Value, parameters: impl Iterator<Item = &'a Paramete
             names.push(parameter.name)
         } else {
             let spellings = parameter.spellings();
-            let any: Vec<Value> = spellings.map(|it| json!({ "required": [it] })).collect();
+            let any: Vec<Value> = spellings
+                .map(|name| json!({ "required": [name] }))
+                .collect();
             choices.push(json!({ "anyOf": any }));
         }
     }

@@ -56,7 +56,9 @@ impl Table {
     /// capitals are suggested for keys with capitals first, and the others for the others.
     #[must_use]
     pub fn suggestion(&self, key: &str) -> String {
-        let documented = self.parameters().filter(|it| it.is_documented());
+        let documented = self
+            .parameters()
+            .filter(|parameter| parameter.is_documented());
         let known: Vec<&str> = documented.flat_map(Parameter::spellings).collect();
         let has_capitals = |word: &str| word.contains(char::is_uppercase);
         let alike = known.iter().copied();
@@ -133,7 +135,10 @@ impl Table {
             let is_declared = self.parameter(key).is_some();
             debug_assert!(is_declared, "`{key}` is not declared in {}", self.name);
         }
-        for parameter in self.parameters().filter(|it| it.kind.is_foreign()) {
+        for parameter in self
+            .parameters()
+            .filter(|parameter| parameter.kind.is_foreign())
+        {
             // A key that is refused is reported also where the rest of the mapping is skipped.
             let was_read = section.known_keys().contains(&parameter.name);
             let entry = match parameter.kind {
@@ -256,9 +261,9 @@ impl ParameterKind {
     }
 }
 
-pub(super) fn within(found: i128, least: u64, most: u64) -> Option<u64> {
+pub(super) fn within(found: i128, minimum: u64, maximum: u64) -> Option<u64> {
     let found = u64::try_from(found).ok();
-    found.filter(|found| (least..=most).contains(found))
+    found.filter(|found| (minimum..=maximum).contains(found))
 }
 
 /// Returns the text of a scalar; that of null is empty.

@@ -25,7 +25,10 @@ pub(super) fn timeout(
     let is_ours = dialect == Dialect::DockerAgent;
     if is_ours && node.as_text().is_some() {
         problems.extend(Range::ANY.problem("`timeout`", node));
-        let written = Range::ANY.read(node).ok().filter(|it| !it.is_zero());
+        let written = Range::ANY
+            .read(node)
+            .ok()
+            .filter(|duration| !duration.is_zero());
         return written.map_or(default, |timeout| timeout.min(YEAR));
     }
     let number = node.as_f64().filter(|number| number.is_finite());

@@ -420,7 +420,7 @@ fn built_in(
         ToolsetKind::Scripts(scripts) => {
             let scripts = scripts.iter().cloned();
             scripts
-                .map(|it| Arc::new(ScriptTool::new(it)) as _)
+                .map(|script| Arc::new(ScriptTool::new(script)) as _)
                 .collect()
         }
         ToolsetKind::Api(settings) => vec![Arc::new(ApiTool::new((**settings).clone()))],

@@ -118,7 +118,7 @@ pub(super) fn expanded(
     let kind = item.get("type").and_then(Node::as_text);
     let arguments = item
         .get("api_config")
-        .and_then(|it| it.get("args")?.as_map());
+        .and_then(|written| written.get("args")?.as_map());
     let mut environment = Cow::Borrowed(environment);
     for argument in arguments
         .filter(|_| kind == Some("api"))
@@ -136,10 +136,10 @@ pub(super) fn expanded(
     }
     let told = |written: Option<&Node>, node: &Node| {
         map_entry(node, "instruction", &|expanded| {
-            let instruction = written.and_then(|it| it.get("instruction"));
+            let instruction = written.and_then(|toolset| toolset.get("instruction"));
             instruction.map_or_else(
                 || expanded.clone(),
-                |it| expand_set(it, None, &public, &mut Vec::new()),
+                |node| expand_set(node, None, &public, &mut Vec::new()),
             )
         })
     };
@@ -294,10 +294,10 @@ fn check_address(url: &str, node: Option<&Node>, problems: &mut Vec<Problem>) {
 }
 
 fn is_variable(text: &str) -> bool {
-    text.starts_with(|sign: char| sign.is_ascii_alphabetic() || sign == '_')
+    text.starts_with(|character: char| character.is_ascii_alphabetic() || character == '_')
         && text
             .chars()
-            .all(|sign| sign.is_ascii_alphanumeric() || sign == '_')
+            .all(|character| character.is_ascii_alphanumeric() || character == '_')
 }
 
 fn one_line(text: &str) -> String {

@@ -55,7 +55,7 @@ pub(super) fn settings(
     environment: BTreeMap<String, Secret<String>>,
 ) -> Option<McpSettings> {
     let name = reference.strip_prefix(PREFIX)?;
-    let fits = |sign: char| sign.is_ascii_alphanumeric() || "-_./".contains(sign);
+    let fits = |character: char| character.is_ascii_alphanumeric() || "-_./".contains(character);
     // The name must not be an option of the program.
     if name.is_empty() || name.starts_with('-') || !name.chars().all(fits) {
         return None;

@@ -35,7 +35,7 @@ impl ModelConfiguration {
                 let values = PROVIDER.read(&entry.value, problems)?;
                 let mut settings = ModelSettings::from_values(values, problems)?;
                 settings.extends = settings.provider.take();
-                settings.extends.take_if(|it| *it == entry.key);
+                settings.extends.take_if(|name| *name == entry.key);
                 if let Some(extends) = &settings.extends
                     && known.provider(extends).is_none()
                 {

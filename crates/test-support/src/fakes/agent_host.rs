@@ -106,10 +106,12 @@ impl Toolboxes for TestAgentHost {
     ) -> Result<Arc<dyn Toolbox>, Error> {
         let toolsets = agent.toolsets.as_ref();
         assert!(
-            toolsets.is_none_or(|it| it.problems.is_empty()),
+            toolsets.is_none_or(|parsed| parsed.problems.is_empty()),
             "{toolsets:?}"
         );
-        let toolsets = toolsets.map(|it| it.value.clone()).unwrap_or_default();
+        let toolsets = toolsets
+            .map(|parsed| parsed.value.clone())
+            .unwrap_or_default();
         let dependencies = settings::ToolDependencies {
             mcp: cachalot_mcp::McpDependencies {
                 directory: self.context.workspace.root().to_owned(),

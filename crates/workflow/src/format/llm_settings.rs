@@ -64,7 +64,10 @@ pub struct ShellProvider {
 /// Reports a program that reads its prompt from a file, and has no argument for the path.
 fn check_input(program: &ShellProvider, values: Values<'_>, problems: &mut Vec<Problem>) {
     if program.stdin_mode == Some("file")
-        && !program.args.iter().any(|it| it.contains("{input_file}"))
+        && !program
+            .args
+            .iter()
+            .any(|argument| argument.contains("{input_file}"))
     {
         let message = "`stdin_mode: file`, and no argument holds the path";
         let help = "put `{input_file}` where the program takes the path of its input";
@@ -116,7 +119,7 @@ pub(super) fn check_local(settings: Option<&Node>, nodes: Option<&Node>) -> Opti
     let may_ask = |name: &str| {
         ["llm", "agent", "reflection", "reason", "summarize", "{{"]
             .iter()
-            .any(|it| name.contains(it))
+            .any(|part| name.contains(part))
     };
     nodes.filter(|nodes| names_action(nodes, &may_ask))?;
     let message = "no model is loaded into this process: prompts would leave this machine";

@@ -215,7 +215,7 @@ impl NodeReader<'_> {
             other => {
                 let message = format!("there is no type of evaluator `{other}`");
                 let problem = Problem::new(codes::BAD_VALUE, message);
-                let place = section.node("type").map_or(&node.place, |it| &it.place);
+                let place = section.node("type").map_or(&node.place, |kind| &kind.place);
                 self.problems
                     .push(problem.at(place).help(did_you_mean(other, &TYPES)));
                 let _ = section.take_rest();
@@ -292,6 +292,8 @@ fn filtered(node: &tree::Node, is_kept: impl Fn(&str) -> bool) -> tree::Node {
 fn uses_re(source: &str) -> bool {
     source.match_indices("re.").any(|(at, _)| {
         let before = source[..at].chars().next_back();
-        !before.is_some_and(|it| it.is_alphanumeric() || it == '_' || it == '.')
+        !before.is_some_and(|character| {
+            character.is_alphanumeric() || character == '_' || character == '.'
+        })
     })
 }

@@ -409,7 +409,7 @@ impl MemorySettings {
             let name = name.strip_prefix("actions.").unwrap_or(name);
             ["ltm", "cache", "agent", "tool.memory"]
                 .iter()
-                .any(|it| name.starts_with(it))
+                .any(|prefix| name.starts_with(prefix))
                 || name.contains("{{")
         };
         let Some(backend) = self.backend.clone() else {
@@ -448,7 +448,7 @@ fn memory(values: Values<'_>, problems: &mut Vec<Problem>) -> MemorySettings {
             .map(|key| ltm.place(key));
         others.splice(
             0..0,
-            [LTM_PATH, URL, LTM_URL, LTM_BLOB_URI].map(|it| (ltm, it)),
+            [LTM_PATH, URL, LTM_URL, LTM_BLOB_URI].map(|key| (ltm, key)),
         );
     }
     for (section, Parameter { name, .. }) in others {
