@@ -26,7 +26,7 @@ use cachalot_store::{
 use ring::rand::SystemRandom;
 use tokio::sync::{Mutex, OwnedMappedMutexGuard, OwnedMutexGuard, watch};
 
-use crate::open::OpenOptions;
+use crate::open_options::OpenOptions;
 use crate::pause::{max_pause, random_within};
 use crate::url::{StoreUrl, StoreUrlError};
 use object::{DatabaseObject, LARGEST_DATABASE, LocalCopy, State, Turn, interrupted};

@@ -33,7 +33,7 @@ use file::{File, Locked};
 use row::Found;
 use values::{CONCURRENT, LargeValues, Object, Unreferenced};
 
-use crate::open::OpenOptions;
+use crate::open_options::OpenOptions;
 use crate::url::{StoreUrl, StoreUrlError};
 
 /// Maximum size of a record, in bytes.

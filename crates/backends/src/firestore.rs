@@ -37,7 +37,7 @@ use name::IdRange;
 use reader::{Documents, Query, Reader};
 use space::{Space, counter_fields, counter_value, ended, stored_lease, transform};
 
-use crate::open::OpenOptions;
+use crate::open_options::OpenOptions;
 use crate::pause::random_pause;
 use crate::url::{StoreUrl, StoreUrlError};
 

@@ -14,7 +14,7 @@ pub mod firestore;
 pub mod followed;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod liveness;
-mod open;
+mod open_options;
 #[cfg(any(feature = "bucket", feature = "firestore"))]
 mod pause;
 #[cfg(feature = "postgres")]
@@ -42,7 +42,7 @@ use std::sync::Arc;
 
 use cachalot_store::Store;
 
-pub use open::OpenOptions;
+pub use open_options::OpenOptions;
 pub use url::{StoreUrl, StoreUrlError};
 
 /// The default of [`OpenOptions::connect_timeout`].

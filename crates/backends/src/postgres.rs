@@ -36,7 +36,7 @@ use connections::{Connections, Work, is_busy};
 use row::{LabelColumns, Parameter, RecordColumns, indexed, indexed_all, whole, whole_all};
 
 use crate::changes::{Changes, Subscribe};
-use crate::open::OpenOptions;
+use crate::open_options::OpenOptions;
 use crate::repetition::{
     Progress, Repetition, are_effects_enough, put_all_result, replaces_its_condition,
     result_of_first_put, stale_revision, with_owner,

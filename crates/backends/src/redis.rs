@@ -45,7 +45,7 @@ use record::{Stored, damaged, integer, text};
 use shard::Shard;
 
 use crate::changes::{Changes, Subscribe};
-use crate::open::OpenOptions;
+use crate::open_options::OpenOptions;
 use crate::repetition::{
     are_effects_enough, put_all_result, replaces_its_condition, result_of_first_put,
     stale_revision, with_owner,

@@ -30,7 +30,7 @@ use record::{decode_labels, encode_labels, record_of_page, record_page};
 use select::{Columns, Excess};
 use statement::{Row, Rows, Statement, damaged};
 
-use crate::open::OpenOptions;
+use crate::open_options::OpenOptions;
 use crate::url::{StoreUrl, StoreUrlError};
 
 pub use client::Server;

@@ -3,11 +3,9 @@
 use cachalot_core::text::is_omission;
 use cachalot_tools::LiveOutput;
 
-use crate::render::long_text::more_lines;
+use crate::render::long_text::{self, more_lines};
 use crate::render::visible::visible;
 
-/// The maximum number of lines at the beginning and at the end of the output of a command.
-const MAX_FOLDED_LINES: usize = 5;
 /// The part of the output in which the last lines are looked for.
 const MAX_END_BYTES: usize = 4 << 10;
 
@@ -27,11 +25,11 @@ pub(super) fn folded(text: &str) -> Vec<String> {
         let lines = lines.iter();
         lines.map(|line| format!("    {}", visible(line))).collect()
     };
-    if lines.len() <= 2 * MAX_FOLDED_LINES + 1 {
+    if lines.len() <= 2 * long_text::COMMAND_OUTPUT + 1 {
         return shown(&lines);
     }
-    let (first, rest) = lines.split_at(MAX_FOLDED_LINES);
-    let (middle, last) = rest.split_at(rest.len() - MAX_FOLDED_LINES);
+    let (first, rest) = lines.split_at(long_text::COMMAND_OUTPUT);
+    let (middle, last) = rest.split_at(rest.len() - long_text::COMMAND_OUTPUT);
     let mut folded = shown(first);
     let left_out = middle.iter().filter(|line| is_omission(line)).count();
     let more = more_lines(middle.len() - left_out);

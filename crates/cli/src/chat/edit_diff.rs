@@ -6,7 +6,7 @@ use cachalot_tools::{Arguments, ToolCall};
 use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 
-use crate::render::long_text::first_lines;
+use crate::render::long_text::{self, first_lines};
 use crate::render::style::Style;
 use crate::render::visible::{on_one_line, visible};
 
@@ -14,8 +14,6 @@ use crate::render::visible::{on_one_line, visible};
 const MAX_BYTES: u64 = 1 << 20;
 /// The number of unchanged lines around a change.
 const CONTEXT: usize = 2;
-/// The maximum number of lines that are shown.
-const MAX_LINES: usize = 80;
 
 /// Returns the difference that a call of a tool for files would make; `None` for other tools and for
 /// arguments that a difference does not show. A file that cannot be read is taken as empty.
@@ -50,7 +48,7 @@ pub(super) fn edit_diff(
     let path = text("path").map(|path| format!("    {}", on_one_line(path)));
     let shown = path
         .into_iter()
-        .chain(first_lines(lines, MAX_LINES, "      "));
+        .chain(first_lines(lines, long_text::DIFF, "      "));
     Some(shown.map(|line| line + "\n").collect())
 }
 

@@ -3,10 +3,7 @@
 use cachalot_model::{Block, Message, Role};
 
 use super::mode::without_announcement;
-use crate::render::long_text::first_lines;
-
-/// The maximum number of lines that are shown of a message.
-const MAX_LINES: usize = 20;
+use crate::render::long_text::{self, first_lines};
 
 /// The last message of the user, and the answer to it.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -42,7 +39,12 @@ fn text(message: &Message) -> Option<String> {
 
 /// Returns the first lines of a text.
 fn excerpt(text: &str) -> String {
-    first_lines(text.lines().map(str::to_owned), MAX_LINES, "").join("\n")
+    first_lines(
+        text.lines().map(str::to_owned),
+        long_text::EARLIER_MESSAGE,
+        "",
+    )
+    .join("\n")
 }
 
 #[cfg(test)]

@@ -10,15 +10,13 @@ use serde_json::Value;
 use super::command_output::folded;
 use crate::render;
 use crate::render::cut;
-use crate::render::long_text::first_lines;
+use crate::render::long_text::{self, first_lines};
 use crate::render::visible::{on_one_line, visible};
 
 /// The maximum number of characters of a call's arguments in a line.
 const MAX_ARGUMENT_CHARS: usize = 60;
 /// The tool whose output is shown.
 const SHELL: &str = "shell";
-/// The maximum number of lines of one argument in an approval question.
-const MAX_LINES: usize = 60;
 
 /// Returns a short description of a call: `read_file notes.md`.
 pub(crate) fn call(call: &ToolCall) -> String {
@@ -70,7 +68,7 @@ fn argument(name: &str, text: &str) -> String {
         return format!("    {name}: {text}\n");
     }
     let lines = text.lines().map(|line| format!("      │ {line}"));
-    let lines = first_lines(lines, MAX_LINES, "      ");
+    let lines = first_lines(lines, long_text::ARGUMENT, "      ");
     format!("    {name}:\n{}\n", lines.join("\n"))
 }
 

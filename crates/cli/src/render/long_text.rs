@@ -1,6 +1,17 @@
-//! Long texts on a terminal: the lines that are shown, and the line that stands for the others.
+//! Long texts on a terminal: how many lines are shown, and the line that stands for the others.
 
 use cachalot_core::text::grouped;
+
+/// The maximum number of lines of a diff.
+pub(crate) const DIFF: usize = 80;
+/// The maximum number of lines of one argument in an approval question.
+pub(crate) const ARGUMENT: usize = 60;
+/// The maximum number of lines of a message of an earlier exchange.
+pub(crate) const EARLIER_MESSAGE: usize = 20;
+/// The maximum number of lines at the beginning and at the end of the output of a command.
+pub(crate) const COMMAND_OUTPUT: usize = 5;
+/// The maximum number of lines of the output of a command that still runs.
+pub(crate) const RUNNING_OUTPUT: usize = 5;
 
 /// Returns the first lines, at most `maximum`. If there are more, a line with their number follows, which `indent`
 /// precedes.

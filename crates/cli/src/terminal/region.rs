@@ -6,14 +6,13 @@ use unicode_segmentation::UnicodeSegmentation as _;
 
 use super::cells;
 use super::screen::{Region, Size};
+use crate::render::long_text;
 use crate::render::style::Style;
 use crate::render::visible::{on_one_line, visible};
 
 const SPINNER_FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 /// The maximum number of rows of running work, and of queued messages.
 const MAX_LISTED: usize = 4;
-/// The maximum number of lines of the output of running work.
-const MAX_OUTPUT_LINES: usize = 5;
 /// The maximum number of rows of the input line.
 const MAX_INPUT_ROWS: usize = 10;
 
@@ -114,7 +113,7 @@ impl View<'_> {
 /// terminal, if they are not too many.
 pub(super) fn output_lines(size: Size, works: usize) -> usize {
     let listed = works.clamp(1, MAX_LISTED);
-    (size.rows / 3 / listed).clamp(1, MAX_OUTPUT_LINES)
+    (size.rows / 3 / listed).clamp(1, long_text::RUNNING_OUTPUT)
 }
 
 /// Lays out the input line. Returns its rows and the place of the cursor.
