@@ -430,7 +430,7 @@ impl PostgresStore {
         .await?;
         let lost = executed.lost.clone();
         let row = executed.row()?;
-        put_all_result(row::column(&row, "done")?, lost)
+        put_all_result(row::column(&row, "done")?, lost, row::unsigned)
     }
 
     async fn put_new(&self, space: &str, mut records: Vec<Record>) -> Result<Vec<bool>, Error> {

@@ -519,7 +519,7 @@ impl RedisStore {
                 .arg(&record.value[..]);
         }
         let (result, lost) = self.run_once_or_twice(call).await?;
-        put_all_result(integer(result)?, lost)
+        put_all_result(integer(result)?, lost, record::unsigned)
     }
 
     async fn reserve(

@@ -90,15 +90,20 @@ pub(crate) async fn result_of_first_put(
 }
 
 /// Returns the result of storing several records, as the function of a server gives it: -1 if they are stored, -2 if the
-/// condition is not met, or the milliseconds for which another caller has the lease. `lost`: the error of a first time.
-pub(crate) fn put_all_result(code: i64, lost: Option<Error>) -> Result<PutAllResult, Error> {
+/// condition is not met, or the milliseconds for which another caller has the lease, which `unsigned` reads. `lost`: the
+/// error of a first time.
+pub(crate) fn put_all_result(
+    code: i64,
+    lost: Option<Error>,
+    unsigned: fn(i64) -> Result<u64, Error>,
+) -> Result<PutAllResult, Error> {
     match (code, lost) {
         (-1, _) => Ok(PutAllResult::Stored),
         // The first time, it may have been stored: another caller may have changed or reserved the key since.
         (_, Some(lost)) => Err(lost),
         (-2, None) => Ok(PutAllResult::Changed),
         (left, None) => Ok(PutAllResult::Busy {
-            left: Duration::from_millis(u64::try_from(left).unwrap_or(0)),
+            left: Duration::from_millis(unsigned(left)?),
         }),
     }
 }

@@ -24,7 +24,8 @@ impl<'a, T: Send + 'a> StoreReply<'a, T> {
     }
 
     /// Begins to make an answer, which is there at once if it did not have to wait. For futures that wait for nothing but
-    /// locks of this process and other machines.
+    /// locks of this process and other machines. Await it before another answer of the same store: it may have a lock, or
+    /// the next place in the queue of one.
     pub fn begun(future: impl Future<Output = Result<T, Error>> + Send + 'a) -> Self {
         let mut future: BoxFuture<'a, _> = Box::pin(future);
         match future
