@@ -588,3 +588,36 @@ fn unused_name(
         .find(|name| !taken(name))
         .unwrap_or_else(|| name.to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The reader of a struct finds no value of a key that its table lacks.
+    #[test]
+    fn tables_have_the_keys_that_their_readers_read() {
+        let structs: [(&Table, &[Parameter]); 10] = [
+            (&FILESYSTEM, FolderSettings::PARAMETERS),
+            (&SKILLS_OF_AGENT, SkillSelection::PARAMETERS),
+            (&SHELL, ShellSettings::PARAMETERS),
+            (&BACKGROUND_JOBS, BackgroundJobsSettings::PARAMETERS),
+            (&TODO, TodoKeys::PARAMETERS),
+            (&FETCH, WebFetchSettings::PARAMETERS),
+            (&ACTIONS, ActionKeys::PARAMETERS),
+            (&API, ApiSettings::PARAMETERS),
+            (&OPEN_URL, OpenUrlSettings::PARAMETERS),
+            (&REFERENCE, ServerReference::PARAMETERS),
+        ];
+        let selections = TYPES.iter().map(|found| (found.table, SELECTION));
+        for (table, read) in structs.into_iter().chain(selections) {
+            for parameter in read {
+                let names: Vec<&str> = table.parameters().map(|known| known.name).collect();
+                assert!(
+                    names.contains(&parameter.name),
+                    "{} {names:?}",
+                    parameter.name
+                );
+            }
+        }
+    }
+}

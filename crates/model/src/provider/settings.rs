@@ -489,3 +489,21 @@ fn reasoning_of_budget(budget: &Node) -> Option<RequestedReasoning> {
     };
     Some(RequestedReasoning::Effort(effort.to_owned()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// These lists are cut from others by position.
+    #[test]
+    fn parts_of_lists_have_the_keys_that_they_are_for() {
+        let names = |keys: &[Parameter]| keys.iter().map(|key| key.name).collect::<Vec<_>>();
+        assert_eq!(names(MODEL_KEYS), ["provider", "model", "fallbacks"]);
+        assert_eq!(names(PROVIDER_KEYS)[..2], ["base_url", "token_key"]);
+        let of_both = names(KEYS_OF_OTHERS.split_at(5).1);
+        assert_eq!(
+            of_both,
+            ["track_usage", "task_budget", "auth", "unload_api"]
+        );
+    }
+}

@@ -59,13 +59,14 @@ impl RunJob {
         output_limit: usize,
         recall: bool,
     ) -> Self {
-        // The last one is `recall`.
-        let parameters = &RunArguments::PARAMETERS[..2 + usize::from(recall)];
+        let parameters = RunArguments::PARAMETERS.iter();
+        let parameters = parameters.filter(|parameter| recall || parameter.name != "recall");
+        let parameters: Vec<Parameter> = parameters.copied().collect();
         Self {
             metadata: OperationMetadata::with_side_effects(
                 "run_background_job",
                 "Starts a command that runs in the background, and returns the ID of the job at once. For servers, watchers, and commands that take long. Nothing is on its standard input. It is killed when the conversation ends. Its end is announced with the next message or result of a call.",
-                tool_schema(parameters),
+                tool_schema(&parameters),
             ),
             state: Arc::clone(state),
             environment,

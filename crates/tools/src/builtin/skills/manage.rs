@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use cachalot_core::Effects;
-use cachalot_core::config::{CallArguments, Custom, ParameterKind as Kind};
+use cachalot_core::config::{CallArguments, Custom, Parameter, ParameterKind as Kind};
 use cachalot_operation::ResourceAccess;
 use serde::Deserialize;
 use serde_json::json;
@@ -46,15 +46,17 @@ pub(super) struct SkillManage {
 impl SkillManage {
     /// Creates the tool. `data` is the user's data folder, if the user's own skills may be managed.
     pub(super) fn new(data: Option<PathBuf>) -> Self {
-        // Without the data folder, there is only the workspace: the last parameter, the location, is left out.
-        let parameters = SkillManageArguments::PARAMETERS;
-        let given = parameters.len() - usize::from(data.is_none());
+        // Without the data folder, there is only the workspace.
+        let parameters = SkillManageArguments::PARAMETERS.iter();
+        let parameters =
+            parameters.filter(|parameter| data.is_some() || parameter.name != "location");
+        let parameters: Vec<Parameter> = parameters.copied().collect();
         let description = "Makes, changes and deletes skills. Keep what was learnt that will be useful again: steps that work, commands, pitfalls.";
         Self {
             metadata: OperationMetadata {
                 read_only: false,
                 cache_class: CacheClass::Never,
-                ..metadata("skill_manage", description, &parameters[..given])
+                ..metadata("skill_manage", description, &parameters)
             },
             data,
         }
