@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Crates that may name formats: the one of formats, and the one that shares nothing with it.
-const CRATES: [&str; 2] = ["simulator", "wire"];
+/// Crates that may name formats: the one of formats, the one that shares nothing with it, and the one for tests.
+const CRATES: [&str; 3] = ["simulator", "test-support", "wire"];
 
 /// Files that may: the settings of users choose a format by its name, and a transcript is in the format of its agent.
 const FILES: [&str; 3] = [
