@@ -86,6 +86,7 @@ impl StoreAccess {
         budget: &TimeBudget,
     ) -> Result<T, Reason> {
         let remaining = budget.remaining();
+        // A fault has used the whole budget up: the later steps of a call do not wait for the store again.
         if remaining.is_zero() {
             let why = "it failed or was too slow before".to_owned();
             return Err(if budget.failed.load(Ordering::Relaxed) {
@@ -95,6 +96,7 @@ impl StoreAccess {
             });
         }
         let answer = match answer {
+            // The breaker counts only answers that have to be waited for: an inline answer costs a call no time.
             StoreReply::Now(answer) => answer,
             later @ StoreReply::Later(_) => {
                 if !breaker.permits() {
@@ -113,6 +115,7 @@ impl StoreAccess {
                             breaker.failed(store, remaining);
                         }
                     }
+                    // An error is an answer, too: the store can be reached.
                     _ => breaker.answered(),
                 }
                 answer
@@ -149,6 +152,7 @@ impl StoreAccess {
     /// The time budget for storing an answer.
     pub(crate) fn store_budget(&self, run: &RunPolicy) -> TimeBudget {
         let store_timed_out = self.store_timed_out.load(Ordering::Relaxed);
+        // After a timeout, a store that stays slow costs each run no more time than a lookup.
         TimeBudget::new(if store_timed_out {
             run.store_timeout.min(DEFAULT_LOOKUP_TIMEOUT)
         } else {

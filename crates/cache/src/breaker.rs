@@ -66,6 +66,7 @@ impl Breaker {
     /// Notes that the store did not answer a call, which would have waited for `patience`. From a number of failures on,
     /// the store is asked in the background.
     pub(crate) fn failed(self: &Arc<Self>, store: &Arc<dyn Store>, patience: Duration) {
+        // Without a runtime, nothing can ask in the background, so calls keep asking.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
         };
@@ -128,6 +129,7 @@ async fn probe(probing: Probing, store: Weak<dyn Store>) {
     loop {
         tokio::time::sleep(pause).await;
         pause = PAUSES[1].min(2 * pause);
+        // Held only while the store is asked, so that the task does not keep the engine.
         let (Some(breaker), Some(store)) = (probing.0.upgrade(), store.upgrade()) else {
             return;
         };

@@ -165,6 +165,7 @@ fn first_state<'a>(request: &Request<'_>) -> State<'a> {
     match request.hit.mode {
         CacheMode::Off => State::Run(uncached(request, Reason::Off)),
         CacheMode::Frozen => State::Frozen,
+        // With domains, the epochs under which the run begins have to be read first.
         CacheMode::On if request.run.is_new_key && request.hit.domains.is_empty() => State::NewKey,
         CacheMode::On | CacheMode::ReadOnly | CacheMode::Refresh => State::Lookup,
     }
@@ -191,6 +192,7 @@ async fn lead_new_key<'a>(request: &Request<'a>) -> State<'a> {
         Entered::Lead(lead) => {
             let mut ticket = lead.ticket;
             ticket.storable = request.check_labels();
+            // No other process can run the call, so the reservation is requested only when there is an answer to store.
             ticket.unreserved = Some(LateLookup::default());
             State::Run(ticket)
         }
@@ -222,6 +224,7 @@ async fn revalidate<'a>(
     missed: Missed<'a>,
     stale: Arc<FrontEntry>,
 ) -> State<'a> {
+    // A mode that stores nothing cannot replace the expired entry.
     if request.hit.mode != CacheMode::On {
         return State::ServeStale(stale, None);
     }
@@ -258,12 +261,14 @@ async fn reserve<'a>(request: &Request<'a>, lead: Box<Lead>) -> State<'a> {
         miss,
         stale,
     } = *lead;
+    // With an expired entry the caller has an answer, so it does not wait for a process that refreshes the entry.
     let wait = match stale {
         Some(_) => Duration::ZERO,
         None => request.run.wait_for_processes(),
     };
     match reserve::reserve(request, &mut ticket, superseded, *miss, wait).await {
         Some((found, status)) => {
+            // Callers may follow the flight already. They receive the entry as its answer.
             finish_with_entry(ticket, &found.entry).await;
             State::Serve(found, status)
         }
@@ -296,11 +301,13 @@ where
             outcome
         }
         BeginResult::Run(ticket) => {
+            // The caller becomes a reader before the run starts: without a reader, the chunks of a pipe are freed.
             let outcome = ticket.outcome();
             let (engine, flight) = (Arc::clone(engine), Arc::clone(&ticket.flight));
             let orphan = ticket.policy.run.orphan;
             let run = work(ticket);
             tokio::spawn(async move {
+                // An abandoned run is dropped together with its ticket, whose drop ends the flight.
                 tokio::select! {
                     () = run => {}
                     () = ticket::abandoned(&engine.orphans, &flight, orphan) => {}
@@ -389,6 +396,8 @@ async fn end(
         let timeout = ticket.policy.run.lookup_timeout;
         access.release(lease, timeout).await;
     }
+    // Last: until the lease is released, the next leader finds the flight and takes the lease over. Without the flight
+    // in the table, a caller looks for the stored entry.
     ticket.leave();
 }
 
@@ -404,6 +413,8 @@ fn abandon(ticket: &mut Ticket) {
     let (engine, flight) = (Arc::clone(&ticket.engine), Arc::clone(&ticket.flight));
     match (flight.lease(), tokio::runtime::Handle::try_current()) {
         (Some(lease), Ok(_)) => {
+            // The flight stays in the table until its lease is released: the next leader may take the lease over from
+            // it.
             spawn(async move {
                 engine.access.release(lease, DEFAULT_LOOKUP_TIMEOUT).await;
                 engine.flights.leave(&flight);

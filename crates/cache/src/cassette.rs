@@ -179,6 +179,7 @@ pub(crate) async fn import(
             1 => MAX_HEADER_BYTES,
             _ => MAX_LINE_BYTES,
         };
+        // One byte more than permitted shows that the line is too long.
         let read = (&mut *from).take(limit + 1).read_until(b'\n', &mut text)?;
         if read as u64 > limit {
             return Err(fault(DecodeError(match line {
@@ -200,6 +201,7 @@ pub(crate) async fn import(
     }
     // They may have other answers.
     erase_copies(engine).await?;
+    // Imported entries count towards the bounds.
     engine.eviction.evict().await;
     Ok(imported)
 }

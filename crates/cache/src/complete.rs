@@ -49,6 +49,7 @@ impl CompleteBody {
             return Ok(decoded);
         }
         let _decoding = lock(&self.decoding);
+        // Another reader may have decoded the answer while this one waited for the lock.
         if let Some(decoded) = self.decoded() {
             return Ok(decoded);
         }

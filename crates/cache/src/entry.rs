@@ -112,6 +112,7 @@ impl EntryHead {
         value.put_u32_le(length);
         value.put_slice(&head);
         value.put_slice(answer);
+        // The checksum does not cover the format, which selects its algorithm.
         let checksum = fast_checksum(&value[LENGTH_OFFSET..]);
         value[1..LENGTH_OFFSET].copy_from_slice(&checksum);
         Ok(value.freeze())
@@ -146,6 +147,7 @@ impl EntryHead {
         let (stored_checksum, sealed) = rest
             .split_first_chunk::<CHECKSUM_LENGTH>()
             .ok_or_else(cut_short)?;
+        // Before anything is decoded, so that damage is never taken for content.
         if checksum(sealed) != *stored_checksum {
             return Err(damaged("its bytes are not those that were stored"));
         }
@@ -228,6 +230,8 @@ impl Entry {
     pub(crate) fn decode_for(record: Record, key: &Key, call: &Call<'_>) -> Result<Self, Reason> {
         let entry = Self::decode(record)?;
         let head = &entry.head;
+        // The record is under the key of the call. Kind, name and scope are compared, too, in case it was stored there
+        // by mistake.
         let same = head.key == key.digest()
             && head.kind == call.kind
             && head.name == call.name

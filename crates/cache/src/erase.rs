@@ -153,6 +153,7 @@ async fn erase_in_store(
     which: &EntryFilter,
     dry_run: bool,
 ) -> Result<EraseReport, Error> {
+    // Before the records are erased: a run that stores in between is found revoked, or its record is erased below.
     let revoked = if dry_run {
         0
     } else {
@@ -181,6 +182,7 @@ async fn erase_in_store(
             erased.revoked += engine.flights.revoke(|flight| which.matches_flight(flight));
         }
     }
+    // The query above selects by the label of the kind, which entries of earlier versions do not have.
     if let Some(kind) = which.kind {
         let without_kind_label = without_kind_label(engine, which, kind).await?;
         if !dry_run {

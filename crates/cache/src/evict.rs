@@ -81,12 +81,14 @@ impl Eviction {
         if self.exact {
             return self.record_exact_use(&Key::from_digest(entry.head.key));
         }
+        // Two threads may both pass. A use that is sent twice has no effect.
         if now.saturating_sub(entry.used.load(Ordering::Relaxed)) < USE_PRECISION {
             return;
         }
         entry.used.store(now, Ordering::Relaxed);
         let mut used = lock(&self.used);
         used.push((Key::from_digest(entry.head.key), now));
+        // Exactly one caller reaches this number, because the task takes all uses: one task per batch.
         if used.len() == USES_PER_BATCH {
             drop(used);
             let this = Arc::clone(self);
@@ -116,6 +118,7 @@ impl Eviction {
         let Ok(store) = self.access.store() else {
             return;
         };
+        // Taken before the request. Uses are best effort, so those of a failed request are not kept.
         let used = std::mem::take(&mut *lock(&self.used));
         if used.is_empty() {
             return;
@@ -149,11 +152,13 @@ impl Eviction {
         /// Number of writes that may exceed the bounds before the next eviction.
         const WRITES_PER_EVICTION: u64 = 64;
         let stores = self.stores.fetch_add(1, Ordering::Relaxed);
+        // 64 more entries would exceed a small bound by a large part, so every write evicts then.
         let small = self.bounds.entries < 10 * WRITES_PER_EVICTION || self.bounds.bytes < 64 << 20;
         if !small && !stores.is_multiple_of(WRITES_PER_EVICTION) {
             return;
         }
         let due = &self.evictions_due;
+        // A task runs already: it sees the higher number and evicts once more.
         if due.fetch_add(1, Ordering::AcqRel) > 0 {
             return;
         }
@@ -255,6 +260,7 @@ async fn enforce_quota(store: &dyn Store, quota: &Quota) -> Result<(), Error> {
         name: QUOTA_LABEL,
         value: &quota.name,
     }];
+    // Measured once, because that reads all pages of the group. Erased entries are subtracted.
     let mut usage = group_usage(store, &labels).await?;
     while usage.records > quota.entries || usage.bytes > quota.bytes {
         let surplus = usage.records.saturating_sub(quota.entries);

@@ -71,6 +71,8 @@ pub(crate) struct ReaderGuard {
 
 impl Clone for ReaderGuard {
     fn clone(&self) -> Self {
+        // Not counted in `total_readers`: a clone exists beside its original, so it cannot be the reader that joins a
+        // run without readers.
         lock(&self.flight.state).readers += 1;
         Self {
             id: self.flight.body.add_reader(),
@@ -128,6 +130,7 @@ impl Flight {
         Arc::new(Self {
             key,
             form,
+            // Two concurrent flights of one key must not both store: the earlier one does.
             stores: stores && !beside,
             beside,
             body: StreamingBody::default(),
@@ -159,6 +162,7 @@ impl Flight {
         local_epochs: &LocalEpochs,
         epochs: Option<&[u64]>,
     ) -> bool {
+        // Compared by domain, not by position: callers may list the same domains in another order.
         let is_current = |(at, domain): (usize, &Domain)| {
             self.domains
                 .iter()
@@ -169,6 +173,7 @@ impl Flight {
                             == epochs.map(|epochs| epochs.get(at))
                 })
         };
+        // A run that began during a write may have read the state before it or after it, so it is never joined.
         self.local_epochs.being_written.is_none()
             && local_epochs.being_written.is_none()
             && domains.iter().enumerate().all(is_current)
@@ -182,6 +187,8 @@ impl Flight {
 
     /// Adds a reader, unless the flight is closed to new callers.
     fn try_join(self: &Arc<Self>) -> Option<ReaderGuard> {
+        // The check and the count are one step: `close_if_unread` closes the flight under the same lock, so no caller
+        // joins a run that was just stopped.
         let mut state = lock(&self.state);
         (state.joinable && !state.revoked).then(|| self.register_reader(&mut state))
     }
@@ -223,12 +230,14 @@ impl Flight {
         state.yields_lease = true;
         state.declined.get_or_insert(reason);
         drop(state);
+        // Only after the flight is closed: a caller that joined a pipe could miss chunks that are freed already.
         self.become_pipe(max_lag);
     }
 
     /// Turns the answer into a pipe. Callers can no longer join.
     pub(crate) fn become_pipe(&self, max_lag: u64) {
         self.body.become_pipe(max_lag);
+        // Wakes `readers_after`: a run without readers ends once its answer is not stored any more.
         self.readers_changed.notify_waiters();
     }
 
@@ -341,6 +350,8 @@ impl Flight {
     /// answer is being stored, which continues without readers.
     pub(crate) fn close_if_unread(&self) -> bool {
         let mut state = lock(&self.state);
+        // Checked under the lock in which callers join: a caller that has joined since the last reader left keeps the
+        // run.
         let is_unread = state.readers == 0 && !self.body.has_ended();
         if is_unread {
             state.joinable = false;
@@ -386,6 +397,8 @@ impl Followers {
 
     /// Returns the rows: each follower saved the cost of the run.
     pub(crate) fn close(&self, saved: Spend) -> Vec<PendingRow> {
+        // The savings are set in the step that takes the rows: a follower that comes later gets its row back at once,
+        // so no row is lost or sent twice.
         match std::mem::replace(&mut *lock(&self.0), FollowerRows::Closed(saved)) {
             FollowerRows::Open(mut rows) => {
                 rows.iter_mut().for_each(|row| row.saved = saved);
@@ -418,6 +431,7 @@ pub(crate) struct LookupGuard<'a> {
 
 impl Drop for LookupGuard<'_> {
     fn drop(&mut self) {
+        // Removed before the waiters are woken, because they read the set again.
         lock(&self.flights.lookups).remove(&self.key);
         self.flights.lookup_released.notify_waiters();
     }
@@ -467,6 +481,8 @@ impl Flights {
     /// Acquires the lookup of a key, unless another caller holds it or leads a flight.
     pub(crate) fn lookup_guard(&self, key: Key) -> Option<LookupGuard<'_>> {
         let running = lock(&self.running);
+        // Under the lock of `running`, in which `enter` registers flights: no other caller becomes the leader between
+        // the two checks.
         let vacant = !running.contains_key(&key) && lock(&self.lookups).insert(key);
         vacant.then(|| LookupGuard { flights: self, key })
     }
@@ -521,6 +537,8 @@ impl Flights {
                 }
             }
         }
+        // Compared under the lock in which `leave` counts. A flight that has ended since may have stored its answer
+        // after the caller's lookup. Several keys share a count, so a retry may be unnecessary but is never left out.
         if let JoinMode::Join(ended_flights) | JoinMode::Alone(ended_flights) = join_mode
             && ended_flights != self.ended_flights(&key)
         {
@@ -530,6 +548,8 @@ impl Flights {
         if matches!(join_mode, JoinMode::Alone(_)) && !is_free {
             return FlightEntry::Occupied;
         }
+        // The holder of the lookup reserves the key in the store. A second leader would find the key reserved by its
+        // own process.
         let waits = matches!(join_mode, JoinMode::Join(_) | JoinMode::Supersede);
         // A flight beside another one needs no reservation.
         if waits && !beside && !is_free {
@@ -552,6 +572,8 @@ impl Flights {
     /// Removes an ended flight.
     pub(crate) fn leave(&self, flight: &Arc<Flight>) {
         let mut running = lock(&self.running);
+        // Under the lock of the table: a caller that does not find the flight in `enter` sees the new count there, and
+        // looks for the stored answer again.
         self.ended(&flight.key).fetch_add(1, Ordering::Release);
         if let Some(flights) = running.get_mut(&flight.key) {
             flights.retain(|other| !Arc::ptr_eq(other, flight));

@@ -178,6 +178,8 @@ impl Front {
     /// kept if it makes the entry too large.
     pub(crate) fn insert(&self, key: Key, front_entry: Arc<FrontEntry>) {
         let Some(entries) = &self.entries else { return };
+        // Weak references: the closure belongs to the body of an entry, which the front owns, so strong ones would be a
+        // cycle.
         let (front, largest) = (Arc::downgrade(entries), self.largest);
         let this = Arc::downgrade(&front_entry);
         front_entry.entry.body.limit_decoded(move |decoded| {
@@ -189,6 +191,7 @@ impl Front {
             if weight > largest {
                 return false;
             }
+            // Another entry may have been stored under the key since.
             let weighted = entries.peek(&key);
             if weighted.is_some_and(|weighted| Arc::ptr_eq(&weighted.front_entry, &front_entry)) {
                 // Replaces only: if the entry was removed or evicted in between, it stays out.

@@ -49,6 +49,7 @@ impl UnclaimedLease {
 
 impl Drop for UnclaimedLease {
     fn drop(&mut self) {
+        // Without a runtime, nothing can release the lease. It then expires after `LEASE_DURATION`.
         let (Some(lease), Ok(_)) = (self.lease.take(), tokio::runtime::Handle::try_current())
         else {
             return;
@@ -107,11 +108,14 @@ impl Future for PendingEnter<'_> {
     type Output = Result<GetOrReserveResult, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        // The request is sent when the future is polled for the first time. A lookup that is dropped before has
+        // reserved nothing.
         self.asked = true;
         let Some(answer) = self.answer.as_mut() else {
             return Poll::Pending;
         };
         let answered = answer.as_mut().poll(context);
+        // The caller receives this answer, and the lease in it: the drop must not continue the lookup.
         if answered.is_ready() {
             self.answer = None;
         }
@@ -121,6 +125,8 @@ impl Future for PendingEnter<'_> {
 
 impl Drop for PendingEnter<'_> {
     fn drop(&mut self) {
+        // The store may still make the reservation. Without a task that waits for it, other processes would wait until
+        // the lease expires.
         let answer = self.answer.take().filter(|_| self.asked);
         let (Some(answer), Ok(runtime)) = (answer, tokio::runtime::Handle::try_current()) else {
             return;
@@ -144,6 +150,7 @@ pub(crate) async fn get_or_reserve(
     budget: &TimeBudget,
 ) -> Result<EnterAnswer, Reason> {
     let asked = access.clock.now();
+    // Owned copies, because the request continues after this call if the caller stops waiting (`PendingEnter`).
     let (store, key) = (Arc::clone(store), *key);
     let counters: Vec<String> = counters.iter().map(|&name| name.to_owned()).collect();
     let ReservationRequest {

@@ -357,6 +357,7 @@ impl Ledger {
         session: Option<&Arc<str>>,
     ) {
         let Some(inner) = &self.0 else { return };
+        // Starts the thread, which adds the counted hits to the file.
         inner.writer();
         tally.add(answered, &entry.head.spent);
         inner.hits.recent.record(entry, at, answered, session);
@@ -393,6 +394,7 @@ impl Hits {
             return Arc::clone(tally);
         }
         drop(known);
+        // Another thread may have added the tally in between: `or_default` then finds it.
         let mut known = self.tallies.write();
         let kinds = known.entry(name.to_owned()).or_default();
         Arc::clone(kinds.entry(kind).or_default())

@@ -145,6 +145,8 @@ impl LocalCopies {
         let store = self.local.store()?;
         let budget = TimeBudget::new(DEFAULT_LOOKUP_TIMEOUT);
         loop {
+            // The name of a counter contains the generation, and all counters have to be read in one step. If the
+            // generation was another one, they are read again.
             let generation = self.generation.load(Ordering::Relaxed);
             let on_server = erased_on_server(generation);
             let names = [GENERATION, &on_server, counter::ERASED];
@@ -179,14 +181,18 @@ impl LocalCopies {
         let budget = TimeBudget::new(DEFAULT_STORE_TIMEOUT);
         let store = self.local.store().ok()?;
         let mut generation = before.generation;
+        // Counters only grow, so a server whose counter has gone back gets a counter of its own, under a new
+        // generation.
         if erased < before.on_server {
             let raised = store.add(space::CACHE, &[(GENERATION, 1)]);
             let raised = self.local.await_write(raised, &budget).await.ok()?;
             generation = *raised.first()?;
         }
         let name = erased_on_server(generation);
+        // Never lowers the counter: two processes that note answers in reverse order end with the later one.
         let raised = store.raise_to(space::CACHE, &name, erased);
         self.local.await_write(raised, &budget).await.ok()?;
+        // Not read back. If another process has noted a later erasure, the conditions of `put` are not met.
         Some(ErasureState {
             generation,
             on_server: erased,
@@ -285,6 +291,7 @@ impl LocalCopies {
             .labels
             .push(Label::new(EXPIRES_LABEL, expires.to_string()));
         record.labels.extend(label);
+        // Every entry that a lookup finds on the server gets here. A copy that is unchanged is not written again.
         let found = self.get(&record.key).await;
         let is_present = found.is_ok_and(|(found, _)| {
             found
@@ -345,6 +352,7 @@ impl LocalCopies {
         if send_after.is_none_or(|at| at > Instant::now()) {
             return;
         }
+        // Set under the lock, so that one task sends at a time. The task sets it again if some copies are left.
         *send_after = None;
         let this = Arc::clone(self);
         lock(&self.running).spawn(async move {
@@ -440,6 +448,7 @@ impl LocalCopies {
         let is_expired = |record: &Record| record.expires.is_some_and(|at| at <= found.now);
         let is_replaceable = found.record.as_ref().is_none_or(is_expired);
         let is_present = if is_replaceable && !is_expired(record) {
+            // The server refuses the record if anything was erased there since the copy was made.
             let conditions = [(counter::ERASED, state.on_server)];
             let held = lease.as_ref().and_then(UnclaimedLease::lease);
             let put = server.put(space::CACHE, record.clone(), held, &conditions);

@@ -44,6 +44,7 @@ impl Orphans {
 
     /// Counts a run that has no readers. Runs beyond the bounds are given up.
     pub(crate) fn enter<'a>(&'a self, flight: &'a Arc<Flight>) -> OrphanGuard<'a> {
+        // Before the run is listed: from then on, `enforce` may give it up.
         flight.begin_orphan();
         let mut runs = lock(&self.runs);
         runs.push(Arc::clone(flight));
@@ -77,6 +78,8 @@ impl Orphans {
             count -= 1;
             bytes -= kept;
         }
+        // Removed here and not only by their guards: until their tasks notice, the next call would count them and give
+        // up too many.
         runs.retain(|flight| !given_up.contains(&Arc::as_ptr(flight)));
         self.count.store(runs.len(), Ordering::Relaxed);
     }

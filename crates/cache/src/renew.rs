@@ -80,6 +80,7 @@ impl Ticker {
                 .flights
                 .leases_to_renew(self.runtime, MIN_LEASE_AGE);
             for (flight, lease) in due {
+                // In a task of its own: a slow answer about one lease must not let the others expire.
                 spawn(renew(Arc::clone(&renewals.access), flight, lease));
             }
         }
@@ -91,6 +92,8 @@ impl Ticker {
             return false;
         }
         let mut ticking = lock(&renewals.ticking);
+        // Checked again under the lock: `Renewals::start` sets the renewal before it looks for a ticker under that
+        // lock, so no lease stays without one.
         if renewals.flights.any_renewed_in(self.runtime) {
             return false;
         }
@@ -110,6 +113,7 @@ impl Drop for Ticker {
 
 async fn renew(access: Arc<StoreAccess>, flight: Arc<Flight>, lease: Lease) {
     let Ok(store) = access.store() else { return };
+    // A renewal that takes longer than the interval would overlap with the next one.
     let renewed = store.renew(&lease, LEASE_DURATION).within(INTERVAL).await;
     match renewed {
         Ok(true) => {}
@@ -120,6 +124,7 @@ async fn renew(access: Arc<StoreAccess>, flight: Arc<Flight>, lease: Lease) {
                 flight.close();
             }
         }
+        // The lease lasts for several intervals, so the next renewal may still be in time.
         Err(error) => {
             access.fault(&error);
         }

@@ -102,6 +102,7 @@ impl StreamState {
     }
 
     fn push(&mut self, chunk: Bytes) -> Pushed {
+        // Before the chunk is added: a reader that has read everything so far stays, however large the chunk is.
         let removed = self.remove_slow_readers();
         self.bytes += chunk.len() as u64;
         self.chunks.push_back(chunk);
@@ -120,6 +121,7 @@ impl StreamState {
             return 0;
         };
         let (bytes, max_lag, before) = (self.bytes, pipe.max_lag, self.readers.len());
+        // No reader is further behind than the chunks that are kept, so that most pushes skip the search.
         if bytes - self.freed_bytes > max_lag {
             self.readers
                 .retain(|_, position| bytes - position.bytes <= max_lag.max(position.allowance));
@@ -177,6 +179,7 @@ impl StreamState {
         let Some(position) = self.readers.get_mut(&id) else {
             return too_slow();
         };
+        // A reader that was added to a pipe begins at the first chunk, which may be freed.
         let Some(at) = position.chunks.checked_sub(freed) else {
             return too_slow();
         };
@@ -187,6 +190,7 @@ impl StreamState {
         let chunk = chunk.clone();
         position.chunks += 1;
         position.bytes += chunk.len() as u64;
+        // The allowance shrinks as the reader catches up, and does not grow again.
         position.allowance = position.allowance.min(self.bytes - position.bytes);
         self.fastest = self.fastest.max(position.bytes);
         if at == 0 {
@@ -234,6 +238,7 @@ impl StreamingBody {
     pub(crate) fn push(&self, chunk: Bytes) -> Pushed {
         let pushed = self.state().push(chunk);
         self.changed.notify_waiters();
+        // If no readers are left, the run need not wait for room.
         if pushed.removed > 0 {
             self.room_changed.notify_waiters();
         }
@@ -348,6 +353,7 @@ impl StreamingBody {
     /// is in chunks that were freed, or that no reader needs in one piece.
     pub(crate) fn complete(&self, value: Option<Bytes>) -> Option<Bytes> {
         let state = self.state();
+        // Freed chunks cannot be joined, and joining the others would take the memory that the pipe saves.
         let is_drained = state.pipe.is_some() && state.holders == 0 && state.pushed_chunks() > 0;
         let whole = if is_drained {
             None

@@ -86,6 +86,7 @@ impl Witness {
     /// Errors of the file system. A file that is absent or a directory is recorded, too; any other error
     /// makes the list incomplete.
     pub fn read(&self, path: &Path) -> io::Result<Bytes> {
+        // Held until the result is noted: a follower that checks the list waits for it (`observations_recorded`).
         let _guard = self.0.pending.begin();
         match observe::read(path, &self.0.times) {
             Ok((observed, bytes)) => {
@@ -425,6 +426,7 @@ impl ObservationSet {
                 }
             }
         }
+        // A time that includes the reading of contents does not measure the statuses.
         if !read {
             self.slow
                 .store(began.elapsed() > MAX_INLINE_TIME, Ordering::Relaxed);
@@ -465,6 +467,7 @@ impl Observed {
         }
         let now = FileStatus::read(Path::new(&self.path));
         match (&self.what, now) {
+            // A path whose status cannot be read proves nothing, so the entry is not served.
             (_, Err(error)) => {
                 let path = Path::new(&self.path);
                 StatusCheck::Changed(ObservationError::unreadable(path, &error))
@@ -485,6 +488,7 @@ impl Observed {
                 }
             }
             (ObservedState::Content { digest, status }, Ok(Ok(now))) => {
+                // Another size proves a change without reading the content.
                 if now.size != status.size || now.directory {
                     self.changed()
                 } else if status.size == 0 && *digest != empty_digest() {

@@ -33,6 +33,7 @@ impl WriteBacks {
             return;
         }
         let mut running = lock(&self.running);
+        // Ended tasks are removed here, because nothing else awaits them before the end of the engine.
         while running.try_join_next().is_some() {}
         running.spawn(amend(Arc::clone(&self.access), Arc::clone(front_entry)));
     }
@@ -54,6 +55,7 @@ async fn amend(access: Arc<StoreAccess>, front_entry: Arc<FrontEntry>) {
     };
     let amending = store.amend(space::CACHE, record);
     match amending.within(DEFAULT_LOOKUP_TIMEOUT).await {
+        // A store that cannot amend is not at fault: processes read the files again.
         Err(error) if error.kind != ErrorKind::Unsupported => {
             access.fault(&error);
         }

@@ -52,6 +52,8 @@ impl Writes {
 
     /// Implements [`crate::Cache::announce`].
     pub(crate) fn announce(self: &Arc<Self>, domains: &[Domain]) -> WriteGuard {
+        // Blocked in this process first: nothing of the domains is served or joined from here on, even if the store
+        // cannot raise their epochs.
         self.epochs.begin_write(domains);
         WriteGuard {
             writes: Arc::clone(self),
@@ -210,10 +212,13 @@ impl WriteGuard {
         match self.writes.raise(&self.domains).await {
             Ok(()) => {
                 self.ended = true;
+                // Only after the store has raised the epochs. Before, an entry from the time of the write would still
+                // have the current epoch.
                 self.writes.epochs.end_write(&self.domains);
                 Ok(())
             }
             Err(error) => {
+                // `ended` stays false: the drop of the guard passes the raise to the background task.
                 self.writes.access.fault(&error);
                 Err(Failure::new(error))
             }
@@ -226,6 +231,7 @@ impl Drop for WriteGuard {
         if self.ended {
             return;
         }
+        // Before the task is looked for: a task that ends checks under the same lock that nothing waits.
         self.writes.pending_raises.add(&self.domains);
         self.writes.start_retries();
     }

@@ -62,8 +62,10 @@ impl Lead {
 pub(super) async fn join(request: &Request<'_>, missed: Missed<'_>) -> Entered {
     let miss = &missed.miss;
     let join_mode = match (request.hit.mode, &miss.reservation) {
+        // A refresh revokes older runs only if its own answer can be stored: not while a domain is being written.
         (CacheMode::Refresh, _) if miss.local_epochs.being_written.is_none() => JoinMode::Supersede,
         (CacheMode::Refresh, _) => JoinMode::Detached,
+        // It is unknown which writes such a run would see, so no caller joins it and its answer is not stored.
         _ if miss.has_unknown_epochs() => JoinMode::Detached,
         // The key is reserved: an answer that this process stored before would have been found.
         (_, Some(Reservation::Held(_))) => JoinMode::Reserved,
@@ -113,6 +115,7 @@ async fn enter(
         match entered {
             FlightEntry::Wait => flights.lookup_released(&request.key).await,
             FlightEntry::Lead { flight, superseded } => {
+                // The flight is registered: callers that wait for the guard find it in the table and may join it.
                 drop(lookup_guard);
                 let lead = Lead::new(request, flight, superseded, missed, stale);
                 return Entered::Lead(Box::new(lead));
@@ -179,6 +182,7 @@ pub(super) async fn follow(request: &Request<'_>, reader: ReaderGuard) -> Option
     // is unchanged. Files that it has not read yet, it will read in their current state.
     flight.witness.observations_recorded().await;
     if flight.witness.snapshot().holds().await.is_err() {
+        // Every later caller would find the same change, so the flight is closed and the next caller leads.
         flight.close();
         return None;
     }
@@ -186,6 +190,7 @@ pub(super) async fn follow(request: &Request<'_>, reader: ReaderGuard) -> Option
         return None;
     }
     let row = request.ledger_row(CallStatus::Coalesced);
+    // A follower saves the cost of the run, which is known at its end. The flight keeps the row until then.
     if let Some(row) = flight.followers.add(row) {
         request.engine.ledger.send(row);
     }

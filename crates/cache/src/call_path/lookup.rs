@@ -126,7 +126,10 @@ impl Missed<'_> {
 /// Looks the call up in the store, then in the local copies. Reserves the key if the record does not answer, unless
 /// another caller of this process is about to.
 pub(super) async fn look_up<'a>(request: &Request<'a>) -> LookedUp<'a> {
+    // Read before the lookup: a flight that ends during it counts as ended since, so that its answer is looked for
+    // again.
     let ended_flights = request.engine.flights.ended_flights(&request.key);
+    // Acquired before the lookup, because the same round trip makes the reservation.
     let lookup_guard = lookup_guard(request);
     let reservation = lookup_guard.as_ref().map(|_| request.reservation(None));
     let mut miss = match find_in_store(request, reservation).await {
@@ -182,10 +185,13 @@ pub(crate) async fn find_in_front(
 ) -> Option<Arc<FrontEntry>> {
     let domains = &hit.domains;
     let store = engine.access.store().ok()?;
+    // Stamps change when the store raises the epochs. A write of this process is announced earlier, and only in this
+    // table.
     if engine.writes.local_epochs(domains).being_written.is_some() {
         return None;
     }
     let front_entry = engine.front.get(key)?;
+    // The observations are checked last: only they read the file system.
     let serves = front_entry.has_domains(domains)
         && front_entry.is_current(store.as_ref(), key)
         && !front_entry
@@ -221,6 +227,8 @@ pub(crate) async fn find_in_store(
     let key_text = request.key.text();
     let domains: Vec<String> = hit.domains.iter().map(Domain::counter).collect();
     let mut counters: Vec<&str> = domains.iter().map(String::as_str).collect();
+    // Read before the question. A copy is labelled with the erasures that were known before its record was read, so
+    // that a later erasure invalidates it.
     let before = match &engine.local {
         Some(local) => local.erasures().await,
         None => None,
@@ -231,6 +239,7 @@ pub(crate) async fn find_in_store(
         .iter()
         .map(|&counter| Some((counter.to_owned(), Stamp::read(store.as_ref(), counter)?)))
         .collect();
+    // Last, so that the epochs keep the positions of their domains.
     counters.push(counter::ERASED);
     let (found, reservation) = match read(request, reservation_request, store, &counters).await {
         Ok(read) => read,
@@ -252,16 +261,20 @@ pub(crate) async fn find_in_store(
         _ => None,
     };
     let local = engine.local.as_ref().filter(|_| hit.stores_answers());
+    // The server has just answered, so it can receive the answers that were kept for it.
     if let (Some(local), Some(_)) = (local, erasures) {
         local.send_soon();
     }
     let revision = record.as_ref().map(|record| record.revision);
+    // A refresh serves no entry, but needs the epochs, the counter of erasures and the reservation that were read with
+    // it.
     let servable = match hit.mode {
         CacheMode::Refresh => Err(Unservable::from(Reason::Refresh)),
         _ => check_servable(request, record, now, &counters, &epochs).await,
     };
     match servable {
         Ok(entry) => {
+            // Without a stamp of the record and of every domain, the front could not detect a change.
             let may_be_fronted = stamp.is_some() && stamps.is_some();
             let front_entry = Arc::new(FrontEntry {
                 entry,
@@ -352,6 +365,7 @@ async fn check_servable(
     if is_expired && !entry.head.is_stale_within(window, now) {
         return Err(Reason::Expired.into());
     }
+    // An expired entry passes the same checks as a current one: the windows excuse its age only.
     check_epochs(&entry.head.epochs, counters, epochs)?;
     check_form(request, &entry)?;
     let checked = entry.observations.check(SERVE_CHECK_TIMEOUT).await;

@@ -53,6 +53,7 @@ pub(super) async fn reserve(
     if !superseded.is_empty() {
         // The superseded flights may have held the key.
         revoke(request, superseded).await;
+        // The key may have been busy because of the leases that were just released, so it is requested again.
         reservation = reservation.filter(|reservation| matches!(reservation, Reservation::Held(_)));
     }
     if ticket.storable.is_ok() {
@@ -136,11 +137,13 @@ async fn wait_for_reservation(
                 "{name}: waiting for another process that is at work on the same call"
             ));
         }
+        // A holder that continues renews its lease, so the lease alone never ends this wait.
         let remaining = wait.saturating_sub(asked.elapsed());
         if remaining.is_zero() {
             return ReservationOutcome::Unreserved(Reason::BusyElsewhere);
         }
         request.budget.refill(request.run);
+        // Not longer than the lease lasts: a holder that died does not release it.
         sleep(pause.min(remaining).min(left.max(Duration::from_millis(1)))).await;
         pause = (pause * 2).min(Duration::from_millis(100));
     }
@@ -150,6 +153,8 @@ async fn wait_for_reservation(
 /// run.
 async fn revoke(request: &Request<'_>, superseded: Vec<Arc<Flight>>) {
     for flight in superseded {
+        // Revoked first: a flight that has lost its lease must not store its answer by another proof
+        // (`acquire_right_to_store`).
         flight.revoke();
         if let Some(lease) = flight.take_lease() {
             let access = &request.engine.access;

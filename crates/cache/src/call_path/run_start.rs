@@ -43,6 +43,8 @@ impl RunStart {
                 let elapsed = elapsed
                     .unwrap_or(Millis::MAX)
                     .max(clock.saturating_sub(self.clock));
+                // An erasure within the precision of the clocks counts as later than the start. The answer is then not
+                // stored, which is safe.
                 let began = now.saturating_sub(elapsed).saturating_sub(CLOCK_PRECISION);
                 Millis::try_from(erased).is_ok_and(|erased| erased < began)
             }

@@ -23,6 +23,7 @@ pub(super) fn found(
     let (engine, key, hit) = (request.engine, request.key, request.hit);
     let now = engine.access.clock.now();
     match status {
+        // The use of a copy is recorded in the local store, and its file statuses are not written back to the server.
         CacheStatus::LocalHit(_) => account_hit(engine, key, front_entry, status, hit, now),
         _ => entry(engine, key, front_entry, status, hit, now),
     }

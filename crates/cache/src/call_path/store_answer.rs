@@ -59,6 +59,7 @@ impl FinishedRun<'_> {
             CacheMode::On | CacheMode::Refresh => {}
         }
         let store = Arc::clone(self.access().store()?);
+        // An entry that is larger than the cache or its quota would evict all others, and then itself.
         let limit = policy
             .max_bytes
             .min(store.about().largest_value)
@@ -101,10 +102,12 @@ impl FinishedRun<'_> {
             key: flight.key.to_string(),
             value: head.encode(answer)?,
             labels: labels_of(flight, policy).chain(labels).collect(),
+            // The record outlives its answer by the stale windows. The head has the expiry of the answer.
             expires: expires.map(|expires| later(expires, policy.longest_stale_window())),
             revision: 0,
             updated: 0,
         };
+        // Checked on the encoded record, which contains every text that is stored except for the labels.
         if self.access().secret_set.occurs_in(&record.value)
             || self.access().has_secret_label(&record.labels)
         {
@@ -162,6 +165,7 @@ impl FinishedRun<'_> {
         budget: &TimeBudget,
     ) -> Result<u64, Reason> {
         let flight = self.flight;
+        // The counters are conditions of the put itself: a write or an erasure after the checks before is not missed.
         let (lease, erased) = self.acquire_right_to_store(store, budget).await?;
         let counters: Vec<(&str, u64)> = epochs
             .iter()
@@ -172,6 +176,7 @@ impl FinishedRun<'_> {
         match self.access().await_write(stored, budget).await? {
             PutResult::LeaseLost => Err(self.overtaken(store, budget).await),
             PutResult::CounterChanged { counter } => {
+                // The conditions have the order of the domains. The one behind them is the counter of erasures.
                 Err(match self.policy.hit.domains.get(counter) {
                     Some(domain) => Reason::Written(domain.to_string()),
                     None => Reason::Revoked,
@@ -197,6 +202,7 @@ impl FinishedRun<'_> {
         let found = store.get(space::CACHE, &text, &names);
         let found = self.access().await_read(found, budget).await;
         let erased = found.ok().and_then(|found| found.counters.first().copied());
+        // An erasure raises the counter. A lease that lapsed and was taken over leaves it unchanged.
         match erased {
             Some(erased) if self.run_start.erased == Some(erased) => Reason::LeaseLost,
             _ => Reason::Revoked,
@@ -220,7 +226,9 @@ impl FinishedRun<'_> {
         }
         let reservations = store.about().reservations;
         let late = match self.unreserved {
+            // The flight had a lease: a run that supersedes this one has taken it.
             None if reservations => return Err(Reason::Revoked),
+            // Without reservations, the put compares the counter of erasures with the value that the lookup has read.
             None if run_start.erased.is_some() => return Ok((None, run_start.erased)),
             // The store did not answer before the run, or was not asked.
             late => late,
@@ -257,6 +265,7 @@ impl FinishedRun<'_> {
             self.access().await_read(found, budget).await?
         };
         // The counter of erasures is the last one that a lookup reads.
+        // A missing counter proves nothing: the maximum equals no earlier value and is later than every time.
         let erased = found.counters.last().copied().unwrap_or(u64::MAX);
         let lease = flight.lease();
         let may_be_stored = lease.is_some() || !reservations;
@@ -274,6 +283,7 @@ impl FinishedRun<'_> {
     fn current_epochs(&self) -> Result<Vec<(String, u64)>, Reason> {
         let domains = &self.policy.hit.domains;
         let local_epochs = self.engine.writes.local_epochs(domains);
+        // This process also knows of writes that the store could not be informed of.
         if let Some(domain) = &local_epochs.being_written {
             return Err(Reason::Written(domain.to_string()));
         }

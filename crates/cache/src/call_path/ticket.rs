@@ -128,9 +128,11 @@ impl Ticket {
 
     /// Marks the ticket as running and starts its clock.
     pub(crate) fn start(mut self) -> Self {
+        // Nothing is stored and no caller can join, so no chunk has to be kept after it was read.
         if self.storable.is_err() && !self.flight.is_joinable() {
             self.flight.become_pipe(self.policy.run.max_bytes);
         }
+        // The time before, in which the call may have waited for another process, is not part of the run.
         self.run_start = RunStart {
             erasures: self.run_start.erasures.take(),
             ..RunStart::now(self.run_start.erased, self.engine.access.clock.now())
@@ -245,6 +247,7 @@ impl Ticket {
             &self.policy.hit,
             &self.policy.run,
         );
+        // Looked up again: since the run began, the entry may have been replaced, erased or invalidated by a write.
         let (found, status) = match find_in_store(&request, None).await {
             Lookup::Hit(found) => (found, CacheStatus::Hit),
             Lookup::Miss(missed) => {
@@ -252,6 +255,8 @@ impl Ticket {
                 (stale.front_entry, CacheStatus::Stale)
             }
         };
+        // Checked after the lookup: an erasure revokes the flights before it erases the records, so that an entry which
+        // was read in between is not served.
         if self.flight.is_revoked() {
             return None;
         }
@@ -264,6 +269,7 @@ impl Ticket {
     pub fn emit(&self, chunk: Bytes) {
         let pushed = self.flight.push(chunk);
         let limit = self.policy.run.max_bytes;
+        // Without readers, each chunk adds to the bytes that the bounds of orphan runs limit.
         if !pushed.has_readers {
             self.engine.orphans.enforce();
         }
@@ -285,6 +291,7 @@ impl Ticket {
     ///
     /// Only the first reason counts. The ticket is still to be ended; [`Ticket::finish`] needs no value.
     pub fn decline(&self, reason: Reason) {
+        // Before the release: the ticker must not renew a lease that is being released.
         self.flight.stop_renewal();
         self.flight.decline(reason, self.policy.run.max_bytes);
         // Other processes need not wait for the end of the run. A leader of this process that takes the lease over in
@@ -330,6 +337,7 @@ impl Ticket {
     pub(super) fn not_declined(&self) -> Result<(), Reason> {
         match self.flight.declined() {
             None => Ok(()),
+            // The reason has the size at the chunk that exceeded the limit. The whole size is known only now.
             Some(Reason::TooLarge { limit, .. }) => Err(Reason::TooLarge {
                 bytes: self.flight.body.bytes(),
                 limit,
@@ -357,9 +365,11 @@ impl Ticket {
         mut run_cost: Spend,
         failure: Option<&Failure>,
     ) {
+        // A failure is not an answer that is worth the cost of the run: its followers saved nothing.
         if failure.is_some() || self.answers_with_an_error() {
             run_cost = Spend::default();
         }
+        // A ticket that was not handed out ran nothing. Its call gets a row when an entry serves it.
         if self.stage == TicketStage::Running {
             self.record_run(&settled, failure);
         }
@@ -413,6 +423,7 @@ impl Ticket {
         };
         let settled = CallSummary::not_stored(Reason::Abandoned, self.own_cost(spent));
         self.publish(settled, Spend::default(), None);
+        // Without a chunk, no reader has seen a part of the answer, so a waiting caller can run the call instead.
         let vacant = self.flight.body.is_empty();
         self.flight.body.end(if vacant {
             StreamEnd::Vacant
@@ -432,6 +443,7 @@ pub(crate) async fn abandoned(orphans: &Orphans, flight: &Arc<Flight>, orphan: O
                 continue;
             }
         }
+        // A caller may have joined since the wait ended.
         if flight.close_if_unread() {
             return;
         }

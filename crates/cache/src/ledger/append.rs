@@ -58,6 +58,7 @@ pub(super) fn append(
         if at % ROWS_PER_TURN == ROWS_PER_TURN - 1 {
             std::thread::yield_now();
         }
+        // Rows are numbered in the order of insertion, so the hits are merged in by their time.
         while let Some(hit) = hits.next_if(|hit| hit.when < row.when) {
             CallRow::for_hit(hit).insert(&transaction, run)?;
         }

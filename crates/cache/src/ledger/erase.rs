@@ -171,6 +171,7 @@ fn change_at_once(
 ) -> rusqlite::Result<u64> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let changed = transaction.execute(statement, params_from_iter(parameters))?;
+    // In the same transaction: if this process dies before the files are rebuilt, the next erasure does it.
     if changed > 0 {
         transaction.execute(
             "INSERT OR REPLACE INTO counters (name, value) VALUES (?1, 1)",
@@ -202,9 +203,11 @@ fn compact(path: &Path, connection: &Connection) -> Result<(), LedgerError> {
             }
             rebuilt => rebuilt?,
         }
+        // The log may still contain what was deleted.
         if empty_log(connection)? {
             return Ok(false);
         }
+        // Last: if this process dies before, the next erasure rebuilds the file again.
         connection.execute("DELETE FROM counters WHERE name = ?1", [UNCOMPACTED])?;
         Ok(true)
     };
@@ -281,6 +284,7 @@ impl LedgerSelection<'_> {
 fn with_forks(connection: &Connection, sessions: &[String]) -> rusqlite::Result<Vec<String>> {
     let mut all = sessions.to_vec();
     loop {
+        // A fork may have forks of its own.
         let known = all.len();
         let forks = query_texts(
             connection,

@@ -46,6 +46,7 @@ impl File {
     pub(super) fn append(&mut self, batch: &Batch<'_>) -> Result<(), LedgerError> {
         match self.try_append(batch) {
             Err(error) if error.is_damage() => {
+                // Closed first: no process should have a file open that is set aside.
                 self.connection = None;
                 let aside = set_aside(&self.path, batch.at().unwrap_or_default())
                     .map_err(|error| LedgerError::at(&self.path, &error))?;

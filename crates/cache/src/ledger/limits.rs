@@ -67,6 +67,7 @@ pub(super) fn enforce(
     let mut delete_oldest = connection.prepare_cached(
         "DELETE FROM calls WHERE id IN (SELECT id FROM calls ORDER BY id LIMIT ?1)",
     )?;
+    // Free pages stay in the file for new rows, so only pages in use count.
     while bytes_of_data(connection)? > limits.bytes {
         if delete_oldest.execute([ROWS_PER_DELETE])? == 0 {
             break;

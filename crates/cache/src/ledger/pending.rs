@@ -86,6 +86,7 @@ impl Pending {
             hits: &self.hits.make_contiguous()[..hits],
             dropped: self.dropped,
         })?;
+        // Removed only after the commit: a failed transaction leaves all of them pending.
         let written = self.rows.drain(..rows);
         self.bytes -= written.map(|row| row.size()).sum::<usize>();
         self.hits.drain(..hits);

@@ -94,6 +94,7 @@ pub(super) fn open_to_read(path: &Path) -> Result<Option<Connection>, LedgerErro
         Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(fault)?;
     let version = schema_version(&connection).map_err(fault)?;
     refuse_newer(path, version)?;
+    // Only the writer creates the tables of a new file.
     if version > 0 {
         prepare(&connection, version).map_err(fault)?;
     }

@@ -159,6 +159,7 @@ impl RecentHits {
         for lane in &self.0 {
             taken.append(&mut std::mem::take(&mut *lock(lane)).hits.into());
         }
+        // Threads record in lanes of their own, so only the times order the hits.
         taken.sort_by_key(|hit| hit.when);
         taken.drain(..taken.len().saturating_sub(MAX_RECENT_HITS));
         taken.into()

@@ -71,6 +71,7 @@ impl Writer {
     pub(super) async fn flush(&self) {
         let (done, written) = oneshot::channel();
         if self.messages.send(Message::Flush(done)).is_ok() {
+            // Ends the pause in which the thread waits for more rows.
             if let Some(thread) = &self.thread {
                 thread.unpark();
             }
@@ -132,6 +133,7 @@ impl State {
     /// user is warned once.
     fn write(&mut self, file: &mut File, is_last: bool, warn: &Warn) {
         let must_end = is_last || !self.flushes.is_empty();
+        // Other rows stay pending and are tried again with the next batch. Only a flush or the end waits for the lock.
         let wait = if must_end {
             self.flush_wait
         } else {
@@ -190,6 +192,7 @@ fn write(mut file: File, hits: &Hits, messages: &mpsc::Receiver<Message>, warn: 
         }
         state.pending.take_hits(hits);
         state.write(&mut file, ended, warn);
+        // Also after a failure: a caller must not wait for a file that cannot be written.
         for done in state.flushes.drain(..) {
             let _ = done.send(());
         }

@@ -34,6 +34,7 @@ fn changed_while_read(path: &Path) -> ObservationError {
 
 /// Reads a file through one handle, and records it.
 pub(super) fn read(path: &Path, times: &FileSystemTimes) -> io::Result<(Result<Observed>, Bytes)> {
+    // One handle for the status and the content: another process may replace the file at this path at any time.
     let mut file = File::open(path)?;
     let before = FileStatus::from(&file.metadata()?);
     let mut bytes = Vec::with_capacity(usize::try_from(before.size).unwrap_or(0));
@@ -167,6 +168,7 @@ pub(super) fn listing(path: &Path, times: &FileSystemTimes) -> Result<Observed> 
         ];
         entries.push((entry.file_name().into_encoded_bytes(), kind));
     }
+    // File systems return entries in any order, which must not count as a change.
     entries.sort_unstable();
     let parts: Vec<&[u8]> = entries
         .iter()

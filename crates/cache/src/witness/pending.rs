@@ -37,6 +37,7 @@ impl PendingObservations {
 
     /// Resolves when all observations that have begun so far have ended.
     pub(super) async fn ended(&self) {
+        // Observations that begin later do not count. Otherwise a steady flow of them could keep this waiting.
         let before = lock(&self.state).next;
         let have_ended = || {
             let state = lock(&self.state);
