@@ -161,6 +161,7 @@ impl SharedFile {
         let _lock = lock::take(&self.path, self.lock_timeout, &self.context)?;
         let entries = {
             let mut state = self.state.lock();
+            // Under the lock of the file, so that the new file keeps the entries that other processes have added.
             state.reread(&self.path, &self.context)?;
             let mut entries = state.merged_entries();
             edit(&mut entries);

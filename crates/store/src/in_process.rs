@@ -124,6 +124,7 @@ impl InProcessStore {
         let mut spaces = self.spaces.write();
         let now = self.clock.now();
         let place = open(&mut spaces, space);
+        // Read again under the exclusive lock: another caller may have stored or reserved since.
         let found = place.get(key, request.counters, now);
         let answered = request.stale.is_answered_by(&found);
         let reserved =
@@ -172,6 +173,7 @@ impl InProcessStore {
         if place.value(condition.key) != condition.value.as_ref() {
             return Ok(PutAllResult::Changed);
         }
+        // A lapsed lease still permits its holder to store, so it is ended.
         place.revoke(condition.key);
         for (space, mut record) in records {
             record.labels = request::deduplicate(record.labels);

@@ -110,6 +110,8 @@ impl SqliteStore {
         let path = files::prepare(path)?;
         let connection = schema::open(&path, &context, options.busy_timeout)?;
         let stamps = Arc::new(Stamps::open(with_suffix(&path, "-stamp")));
+        // A writer that began before the file was created changes no slots. Once the write lock was free, every such
+        // writer has ended.
         if stamps.is_new() && schema::pass_write_lock(&connection, options.busy_timeout).is_ok() {
             stamps.begin();
         }
@@ -216,10 +218,12 @@ impl Store for SqliteStore {
             Some(Ok(InlineGet::TooLarge)) | None => false,
             Some(Err(error)) => return StoreReply::Now(Err(error)),
         };
+        // Checked only when a reservation is needed: a hit stores no labels.
         if let Err(error) = self.about.check_names(request::label_texts(request.labels)) {
             return StoreReply::Now(Err(error));
         }
         StoreReply::later(async move {
+            // A large record is read on another thread first. If it answers, the writer has nothing to do.
             if !small {
                 let found = self.get(space, key, request.counters).settle().await?;
                 if request.stale.is_answered_by(&found) {
@@ -229,6 +233,7 @@ impl Store for SqliteStore {
                     });
                 }
             }
+            // The transaction reads the record again, which takes too long on the caller's thread if it is large.
             let effort = if small {
                 JobSize::SMALL
             } else {

@@ -97,6 +97,7 @@ fn attempt(path: &Path, context: &Context) -> Result<Attempt, Error> {
     // The result only decides if the file is read once more.
     let is_settled = identity.is_settled_at(SystemTime::now());
     let mut bytes = Vec::new();
+    // One byte more shows that the file is too large.
     let limited = (&file).take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes);
     let count = limited.map_err(failed)?;
     if count as u64 > MAX_FILE_BYTES {

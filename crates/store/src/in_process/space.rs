@@ -184,6 +184,7 @@ impl Space {
         let Some(stored) = self.records.get_mut(key) else {
             return;
         };
+        // Uses by several callers arrive in any order.
         if at > stored.used
             && let Some(key) = self.by_use.remove(&(stored.used, stored.sequence))
         {
@@ -367,6 +368,7 @@ impl Space {
                 });
             }
         }
+        // A label criterion may yield a record several times. The sort has put these next to each other.
         get.dedup_by_key(|(_, stored)| stored.sequence);
         Box::new(get.into_iter())
     }

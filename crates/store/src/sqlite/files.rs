@@ -87,6 +87,7 @@ fn claim(path: &Path, now: Millis) -> io::Result<PathBuf> {
             format!(".corrupt-{now}-{number}")
         };
         let aside = with_suffix(path, &ending);
+        // A companion file that is there already would be taken for one of this database.
         let taken = COMPANION_SUFFIXES
             .iter()
             .any(|companion| with_suffix(&aside, companion).exists());

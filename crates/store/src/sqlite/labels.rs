@@ -44,6 +44,7 @@ fn text<'a>(bytes: &mut &'a [u8]) -> Option<&'a str> {
     loop {
         let (&byte, rest) = bytes.split_first()?;
         *bytes = rest;
+        // A damaged length may have more bits than the type.
         length |= usize::from(byte & 0x7F).checked_shl(shift)?;
         if byte & 0x80 == 0 {
             break;

@@ -158,6 +158,7 @@ fn snapshot<T>(
     if !connection.is_autocommit() {
         return read(connection);
     }
+    // A deferred transaction: the snapshot begins with the first read, and no write lock is taken.
     connection.prepare_cached("BEGIN")?.execute([])?;
     let answer = read(connection);
     connection.prepare_cached("COMMIT")?.execute([])?;

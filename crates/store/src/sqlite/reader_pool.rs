@@ -76,6 +76,7 @@ impl ReaderPool {
                 .with_connection(|connection| {
                     connection.busy_timeout(reader_pool.timeout)?;
                     let answer = read(connection);
+                    // Inline reads use the same connections, and must not wait.
                     connection.busy_timeout(Duration::ZERO)?;
                     answer
                 })

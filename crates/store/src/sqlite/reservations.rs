@@ -69,6 +69,7 @@ impl Reservations<'_> {
 
     /// Extends the lease; false if it is not current.
     pub(super) fn renew(&self, lease: &Lease, hold: Duration) -> rusqlite::Result<bool> {
+        // A lapsed lease that was not taken over is still current, so it can be extended, too.
         let renewed = self
             .connection
             .prepare_cached(
@@ -123,6 +124,7 @@ impl Reservations<'_> {
              WHERE space = ?1 AND reserved >= ?2 AND reserved < ?3 AND (?4 IS NULL OR reserved > ?4)",
         )?;
         let mut rows = statement.query(params![space, from, end, after])?;
+        // Collected first: the statement must not read a table while its rows are deleted.
         let mut revoked: Vec<String> = Vec::new();
         while let Some(row) = rows.next()? {
             if filter.labels.is_empty()

@@ -89,6 +89,7 @@ PRAGMA temp_store=MEMORY;
 
 /// Opens a connection to an existing file.
 pub(super) fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    // SQLite needs no mutex of its own: the pool and the writer give a connection to one thread at a time.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.set_prepared_statement_cache_capacity(64);
@@ -176,6 +177,7 @@ fn initialize(connection: &mut Connection, context: &Context) -> Result<(), Open
     }
     connection.pragma_update(None, "journal_mode", "WAL")?;
     if taken < MIGRATIONS.len() {
+        // Waits for the disk again, unlike the first write to an empty file above.
         connection.execute_batch(SETTINGS)?;
         migrate(connection, context)?;
     }
@@ -187,6 +189,7 @@ fn initialize(connection: &mut Connection, context: &Context) -> Result<(), Open
 /// Runs all missing migrations in one transaction: several processes may get here at once.
 fn migrate(connection: &mut Connection, context: &Context) -> Result<(), OpenError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    // Read again under the write lock: another process may have migrated since.
     let taken = applied_migrations(&transaction, context)?;
     for step in MIGRATIONS.iter().skip(taken) {
         transaction.execute_batch(step)?;

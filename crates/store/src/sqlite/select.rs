@@ -109,6 +109,7 @@ pub(super) fn statement<'a>(
     });
     let (space_column, key_column) = match leading_index {
         LeadingIndex::Label { .. } => ("l.space = ", "l.key"),
+        // With the `+`, SQLite cannot choose the index of keys for this condition: that of expiries leads.
         LeadingIndex::Expired(_) => ("space = ", "+key"),
         _ => ("space = ", "key"),
     };

@@ -83,6 +83,8 @@ impl Stamps {
     /// Returns the stamp of a slot, unless the state is new or dirty.
     pub(super) fn read(&self, slot: usize) -> Option<u64> {
         let words = self.stamp_file.get()?.words();
+        // The slot before the state. In the other order, a writer could announce and commit between the two reads, and
+        // the old slot would count as valid.
         let stamp = words.get(HEADER + slot)?.load(Ordering::SeqCst);
         (words[STATE].load(Ordering::SeqCst) == CLEAN).then_some(stamp)
     }
@@ -184,6 +186,8 @@ impl StampFile {
     fn guard(&self) -> CommitGuard<'_> {
         let words = self.words();
         if words[STATE].load(Ordering::SeqCst) == DIRTY {
+            // The slots before the state: if this process dies in between, the state stays dirty and the next writer
+            // does the same.
             self.bump_all();
             words[STATE].store(CLEAN, Ordering::SeqCst);
         }
@@ -209,6 +213,7 @@ fn fill(file: &File) -> io::Result<()> {
         return Ok(());
     }
     file.lock()?;
+    // Read again under the lock: another process may have filled the file, or a part of it.
     let filled = (|| {
         let length = usize::try_from(file.metadata()?.len()).unwrap_or(BYTES);
         if length < BYTES {

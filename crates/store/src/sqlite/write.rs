@@ -123,6 +123,7 @@ impl<'c> WriteTransaction<'c> {
         if let Some(refused) = refusal(lease, counters, stored, count)? {
             return Ok(refused);
         }
+        // In the transaction that stores the record: after a crash, either the lease or the record is there.
         if let Some(lease) = lease {
             self.reservations().release(lease)?;
         }
@@ -149,6 +150,7 @@ impl<'c> WriteTransaction<'c> {
         {
             return Ok(PutAllResult::Changed);
         }
+        // A lapsed lease still permits its holder to store, so it is ended.
         if reserved.is_some() {
             self.reservations().end(space, key)?;
         }
@@ -162,6 +164,7 @@ impl<'c> WriteTransaction<'c> {
                 }),
                 None => self.previous(of, &record.key, Some(&record.value))?,
             };
+            // An identical record is not written: its revision and its stamp stay, so that copies of it remain valid.
             let is_identical = previous.as_ref().is_some_and(|previous| {
                 previous.has_value
                     && previous.expires == record.expires
@@ -189,6 +192,7 @@ impl<'c> WriteTransaction<'c> {
             &record.labels,
         )?;
         if let Some(previous) = &previous {
+            // The statement below gives the row another ID, under which the text is indexed again.
             if space == names::USER {
                 self.unindex_text(previous.id)?;
             }
@@ -248,6 +252,7 @@ impl<'c> WriteTransaction<'c> {
 
     /// Replaces the value of a record that is unchanged since it was read; returns its new revision.
     pub(super) fn amend(&mut self, space: &str, record: &Record) -> rusqlite::Result<Option<u64>> {
+        // A record that was erased and stored again begins with revision 1, so the time is compared, too.
         let read = self
             .prepare(
                 "SELECT id, length(value) FROM records \
@@ -339,6 +344,8 @@ impl<'c> WriteTransaction<'c> {
             batch.records.push(record);
             batch.sizes.push(size);
         }
+        // In the same transaction: a run that began before the erase finds the counter changed, or its lease gone, when
+        // it stores.
         if reaches_reservations(filter) {
             let now = self.now;
             self.count(space, counter::ERASED, |before| {
@@ -427,6 +434,7 @@ impl<'c> WriteTransaction<'c> {
     }
 
     pub(super) fn touch(&mut self, space: &str, used: &[(String, Millis)]) -> rusqlite::Result<()> {
+        // The time of use is not part of an answer, so no stamp changes. Uses by several processes arrive in any order.
         let mut statement = self
             .prepare("UPDATE records SET used = ?3 WHERE space = ?1 AND key = ?2 AND used < ?3")?;
         for (key, at) in used {

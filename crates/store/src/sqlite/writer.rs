@@ -207,6 +207,7 @@ impl Writer {
         });
         let wait = {
             let mut queue = self.shared.queue();
+            // Checked under the lock in which `stop` empties the queue: no request is queued after that.
             if queue.stopped_forever {
                 return Err(stopped());
             }
@@ -218,6 +219,7 @@ impl Writer {
         } else {
             if wait {
                 tokio::task::yield_now().await;
+                // Another caller may have run the queue while this one yielded.
                 if let Ok(answer) = answer.try_recv() {
                     return answer;
                 }
@@ -242,6 +244,7 @@ impl Writer {
                 let jobs = self.shared.take(JobSize::SMALL);
                 if !jobs.is_empty() {
                     let blocked = connection.run(jobs, Duration::ZERO);
+                    // Another process holds a lock. The thread waits for it, so that the caller is not blocked.
                     if !blocked.is_empty() {
                         self.shared.requeue(blocked);
                     }
@@ -257,6 +260,7 @@ impl Writer {
             Err(TryLockError::WouldBlock) => return,
             Err(TryLockError::Poisoned(_)) => return self.shared.stop(),
         }
+        // A request that was queued while the connection was held has found it locked, and relies on this check.
         let queue = self.shared.queue();
         let work_left = !queue.waiting.is_empty() || queue.checkpoint;
         drop(queue);
@@ -287,6 +291,7 @@ impl Drop for Writer {
     fn drop(&mut self) {
         let thread = self.thread.get_mut().take();
         if let Some(thread) = thread {
+            // Set under the lock in which the thread checks it before it waits, so that the notification is not missed.
             self.shared.queue().closing = true;
             self.shared.wake.notify_one();
             // The thread ends by itself; if it panicked, there is nothing left to do.
@@ -310,6 +315,7 @@ impl WriterState {
         let mut bytes = 0;
         while let Some(next) = queue.waiting.front() {
             let too_large = max_size == JobSize::SMALL && matches!(next.size, JobSize::Large(_));
+            // A request that is larger than the limit is taken alone.
             let enough = taken.len() == MAX_JOBS_PER_TRANSACTION
                 || (bytes > 0 && bytes + next.size.bytes() > 4 << 20);
             if too_large || enough {
@@ -362,11 +368,13 @@ impl WriterState {
                 if jobs.is_empty() {
                     break;
                 }
+                // With a timeout, every request is answered and none comes back.
                 let _ = connection.run(jobs, self.timeout);
             }
             let due = connection.checkpoint_due() || checkpoint;
             drop(panic_guard);
             drop(connection);
+            // The drop of the writer empties the log instead (`WriteConnection::close`).
             if closing {
                 return;
             }
@@ -400,6 +408,7 @@ impl WriterState {
             }
             std::thread::sleep(began.elapsed().min(MAX_PAUSE));
         }
+        // On a connection of its own, so that writers continue while the log is moved.
         let Ok(checkpointer) = self
             .connection
             .lock()
@@ -409,6 +418,7 @@ impl WriterState {
         };
         for _ in 0..4 {
             if checkpointer.is_log_too_long() {
+                // Writers of this process wait, so that the log does not grow while its readers are waited for.
                 let connection = self.connection.lock();
                 checkpointer.restart_log();
                 drop(connection);

@@ -69,6 +69,7 @@ impl WriteConnection {
     pub(super) fn run(&mut self, mut jobs: Vec<QueuedJob>, timeout: Duration) -> Vec<QueuedJob> {
         match self.transact(&mut jobs, timeout) {
             Err(error) if error.kind == ErrorKind::Busy && timeout.is_zero() => jobs,
+            // A lock would be in the way of each request alone, too, so only other errors are isolated.
             Err(error) if error.kind != ErrorKind::Busy && jobs.len() > 1 => {
                 let jobs = jobs.into_iter();
                 jobs.flat_map(|job| self.run(vec![job], timeout)).collect()
@@ -83,6 +84,8 @@ impl WriteConnection {
     }
 
     fn transact(&mut self, jobs: &mut [QueuedJob], timeout: Duration) -> Result<(), Error> {
+        // Before the lock of the database: every writer takes the two locks in this order, because the commit releases
+        // the second one.
         let mut hold = self
             .stamps
             .hold(timeout)
@@ -101,6 +104,7 @@ impl WriteConnection {
         {
             self.connection = Some(connection);
         }
+        // If the commit may have happened, the drop of `hold` changes all slots.
         let slots = outcome.map_err(|error| self.context.failure(error))?;
         hold.settle(&slots);
         self.transactions += 1;
@@ -118,6 +122,7 @@ impl WriteConnection {
     ) -> rusqlite::Result<Vec<usize>> {
         connection.busy_timeout(timeout)?;
         connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        // Another process has created the file since. The error leads to a retry, which uses the file.
         if self.stamps.was_created_since(hold) {
             return Err(locked());
         }
@@ -127,6 +132,7 @@ impl WriteConnection {
             queued.job.run(&mut transaction)?;
         }
         let slots = transaction.finish()?;
+        // Renewals, releases and uses change no answer, and leave the stamps valid.
         if !slots.is_empty() {
             hold.announce();
         }
@@ -190,6 +196,7 @@ impl WriteConnection {
             is_patient && checkpoint_wal(connection, "TRUNCATE").is_some()
         };
         if empty_log() && shrink::cut(connection, PAGES_ON_A_FULL_DISK).is_ok() {
+            // Returning the pages has written to the log.
             empty_log();
         }
     }
