@@ -154,6 +154,7 @@ impl BucketStore {
         F: Future<Output = Result<(T, bool), Error>>,
     {
         let mut turn = self.turn.lock().await;
+        // Before the state is locked, so that lookups do not wait for this pause.
         tokio::time::sleep(turn.pause()).await;
         let mut state = Arc::clone(&self.state).lock_owned().await;
         // The result of the last attempt, whose upload was refused.
@@ -168,6 +169,7 @@ impl BucketStore {
             state = self.refresh(state, began).await?;
             // Returned only if all that it contains is in the object: not after an error, nor if this call is dropped.
             let copy = state.copy.take().ok_or_else(without_copy)?;
+            // The refused upload may have arrived before, with its answer lost. The change is in the object then.
             if let Some(result) = refused.take()
                 && self.object.contains(&copy, state.uploads).await?
             {
@@ -184,6 +186,7 @@ impl BucketStore {
             let object = Arc::clone(&self.object);
             let uploading = async move {
                 state.copy = object.upload(copy, state.uploads).await?;
+                // The uploaded copy contains the uses.
                 if state.copy.is_some() {
                     state.uses.clear();
                 }
@@ -315,6 +318,7 @@ impl BucketStore {
                 erased.records.extend(rest.records);
                 erased.sizes.extend(rest.sizes);
             }
+            // An erase that reaches reservations raises the counter of erasures, also if no record matches.
             let is_changed = reaches_reservations(filter) || !erased.records.is_empty();
             Ok((erased, is_changed))
         })

@@ -119,6 +119,7 @@ pub(crate) async fn follow<S: Subscribe>(server: Weak<S>, changes: Arc<Changes>)
     let mut pause = PAUSES[0];
     while let Some(subscribing) = server.upgrade() {
         let subscribed = timeout(SUBSCRIBE_TIMEOUT, subscribing.subscribe(&changes)).await;
+        // Not held while the task listens, so that it ends with the server.
         drop(subscribing);
         // Changes before the subscription were not reported.
         changes.note_all();
@@ -136,6 +137,7 @@ async fn listen<S>(mut subscription: impl Subscription, server: &Weak<S>, change
     let patience = (changes.staleness * 2).clamp(PATIENCE[0], PATIENCE[1]);
     let interval = (changes.staleness / 4).clamp(INTERVALS[0], INTERVALS[1]);
     while server.strong_count() > 0 {
+        // Before the question: an answer covers no change that comes later.
         let sent = Instant::now();
         match timeout(patience, subscription.ping()).await {
             Ok(Ok(())) => changes.confirm(sent),

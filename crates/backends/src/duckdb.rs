@@ -170,6 +170,7 @@ impl DuckdbStore {
                 Change::Done(result) => {
                     written.keep(&objects.stored);
                     let removed = self.unreferenced(objects.removed);
+                    // After the transaction: no object is deleted while a record refers to it.
                     written.delete().await;
                     removed.delete().await;
                     return Ok(result);
@@ -224,6 +225,8 @@ impl DuckdbStore {
         if let (Some(record), Some(object)) = (&mut found.record, object) {
             match self.read(&object).await {
                 Ok(value) => record.value = value,
+                // The object may be gone because the record was replaced. It is damaged only if the record still names
+                // it.
                 Err(error) if error.kind == ErrorKind::Corrupt => {
                     let now = self.run(|call| call.record(space, &record.key)).await?;
                     if now.and_then(|found| found.object) == Some(object) {
@@ -329,6 +332,7 @@ impl DuckdbStore {
         loop {
             let read = self.run(|call| {
                 let read = call.get(space, key, request.counters)?;
+                // Reserved once: in a further attempt, the key would be busy with this very lease.
                 if reserved.is_none() && !request.stale.is_answered_by(&read.0) {
                     reserved = Some(call.reserve(space, key, request.labels, request.hold)?);
                 }
@@ -339,6 +343,7 @@ impl DuckdbStore {
                 Ok(Some(found)) => return Ok(GetOrReserveResult { found, reserved }),
                 Ok(None) => {}
                 Err(error) => {
+                    // The caller does not receive the lease, which would keep others from the key until it lapses.
                     if let Some(ReserveResult::Held(lease)) = reserved {
                         let _ = self.release(lease).await;
                     }

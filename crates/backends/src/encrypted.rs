@@ -159,6 +159,7 @@ impl Encryption {
         let context = context(space, key);
         let mut message = hmac::Context::with_key(&keys.nonce);
         message.update(&context);
+        // With the lengths, no two triples of space, key and value give the same bytes.
         message.update(&(key.len() as u64).to_be_bytes());
         message.update(value);
         let tag = message.sign();

@@ -116,6 +116,7 @@ impl FirestoreStore {
     async fn reader(&self) -> Result<Reader, Error> {
         let elapsed = i64::try_from(self.created.elapsed().as_millis()).unwrap_or(i64::MAX);
         let now = elapsed.saturating_add(self.shift.load(Ordering::Relaxed));
+        // Held during the comparison, so that concurrent calls share one.
         let mut compared = self.layout_compared.lock().await;
         if compared.is_none_or(|at| now.saturating_sub(at) >= LAYOUT_VALIDITY) {
             self.repeat(|| self.check_layout()).await?;
@@ -131,6 +132,7 @@ impl FirestoreStore {
         let reader = Reader::new(Arc::clone(&self.server));
         let read = reader.get(std::slice::from_ref(&path), None).await?;
         let Some(layout) = read.get(&path) else {
+            // On the condition that there is still none: another process may write the layout of another version.
             let write = Fields::default().number("version", LAYOUT).replace(&path);
             return reader
                 .commit(&[unless_changed(write, None)])
@@ -150,6 +152,7 @@ impl FirestoreStore {
         F: Future<Output = Result<(Vec<Value>, T), Error>>,
     {
         self.repeat(|| async {
+            // Only to compare the layout.
             self.reader().await?;
             let reader = Reader::begin(Arc::clone(&self.server)).await?;
             let (writes, result) = change(reader.clone()).await?;

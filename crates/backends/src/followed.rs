@@ -50,10 +50,12 @@ impl<S: Store + Subscribe> FollowedStore<S> {
         if space != space::CACHE {
             return reply;
         }
+        // Created before the call is polled: a future that is dropped at any point counts as an unknown change.
         let unknown = UnknownChange(&self.changes);
         StoreReply::later(async move {
             let done = reply.settle().await?;
             names(&done).iter().for_each(|name| self.changes.note(name));
+            // The changed names are noted, so the guard must not count everything as changed.
             std::mem::forget(unknown);
             Ok(done)
         })
@@ -169,6 +171,7 @@ impl<S: Store + Subscribe> Store for FollowedStore<S> {
 
 impl<S: Store + Subscribe> FollowedStore<S> {
     async fn get(&self, space: &str, key: &str, counters: &[&str]) -> Result<GetResult, Error> {
+        // Only lookups subscribe: a process that only writes serves no copies.
         self.follow();
         self.store.get(space, key, counters).settle().await
     }

@@ -37,9 +37,11 @@ impl Liveness {
         &self,
         call: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
+        // Later calls must not postpone the time since which nothing has come back.
         self.0.lock().silent_since.get_or_insert_with(Instant::now);
         let answer = call.await;
         let mut state = self.0.lock();
+        // A failure is an answer, too: the connection is not silent.
         state.silent_since = None;
         if answer.is_ok() {
             state.answered = Instant::now();

@@ -139,12 +139,14 @@ impl PostgresStore {
                 (Some(_), Some(row)) => Some(row::column(row, timeline::COLUMN)?),
                 _ => None,
             };
+            // A row of another timeline does not count (invariant 2 of `timeline`).
             if found == checked {
                 let lost = repetition.lost();
                 return Ok(Executed { rows, lost });
             }
             self.connections.forget_server();
             let error = timeline::other_server(self.connections.location());
+            // The other server may have executed the statement, so it counts as lost.
             repetition.after(error, Progress::Lost, is_repeatable)?;
         }
     }
@@ -341,6 +343,7 @@ impl PostgresStore {
             None => None,
             Some(_) => Some(row::reserve_result(&row, space, key)?),
         };
+        // The statement may have been executed twice, and have found its own reservation.
         if let Some(found) = reserved.take_if(|_| is_repeated) {
             reserved = Some(self.own_reservation(space, key, &labels, found).await?);
         }

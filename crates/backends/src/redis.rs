@@ -158,6 +158,7 @@ impl RedisStore {
         labels: &[u8],
         found: ReserveResult,
     ) -> Result<ReserveResult, Error> {
+        // Only a busy key can have the caller's own lease, from the first execution.
         let ReserveResult::Busy { fence, .. } = found else {
             return Ok(found);
         };
@@ -396,6 +397,8 @@ impl RedisStore {
             record::check_layout(layout, &self.about.location)?;
             let incarnation =
                 incarnation.filter(|_| birth != 0 && self.births.accept(&shard, None, birth));
+            // The space is unknown to this client, or the server is another one: the script compares the identities and
+            // begins an incarnation if needed. The lookup is then repeated.
             let Some(incarnation) = incarnation else {
                 self.run(self.call("meet", &shard)).await?;
                 continue;
@@ -441,6 +444,7 @@ impl RedisStore {
         let incarnation = record::count(next())?;
         let record = record::optional(Some(next()), key)?;
         let mut reserved = reserve_result(next(), space, key)?;
+        // The call may have been executed twice, and have found its own reservation.
         if let Some(found) = reserved.take_if(|_| lost.is_some()) {
             reserved = Some(self.own_reservation(space, key, &labels, found).await?);
         }

@@ -133,6 +133,7 @@ impl TursoStore {
                     .await?,
             )?;
         }
+        // Read also after the creation: another version may have created the tables first.
         let read = Statement::new(layout::READ_VERSION);
         let version = committed(self.server.execute(&[&read]).await?)?;
         let version = first_row(version)
@@ -211,6 +212,8 @@ impl TursoStore {
     ) -> Statement {
         let now = self.now();
         let hold = milliseconds(hold);
+        // The fence is at least the time in microseconds, because the row with the last fence may have been removed
+        // (`clean_up_statement`).
         Statement::new(format!(
             "INSERT INTO cachalot_leases(space, key, fence, until, current, labels) \
              SELECT ?1, ?2, CAST(unixepoch('subsec') * 1000000 AS INTEGER), {now} + {hold}, 1, ?3 WHERE {condition} \
@@ -463,6 +466,7 @@ impl TursoStore {
                 is_same.text(space).text(key).blob(value)
             }
         };
+        // The lease is read before it is checked: if the check fails, its row has the time that is left.
         let mut statements = vec![
             self.lease_statement(space, key),
             check(&is_free).text(space).text(key),

@@ -115,6 +115,7 @@ impl DatabaseObject {
         };
         if let Some(content) = content {
             let copy = self.open(state.copy.take(), content).await?;
+            // Uses that are not in the object yet are repeated on the new copy.
             for (space, key, at) in &state.uses {
                 copy.store.touch(space, &[(key, *at)]).settle().await?;
             }

@@ -201,6 +201,7 @@ impl Call<'_> {
         if let Some(busy) = before.and_then(|before| before.busy(self.now)) {
             return Ok(busy);
         }
+        // The fence is at least the time in microseconds, because rows of old leases are removed below.
         let micros = u64::try_from(self.now).unwrap_or(0).saturating_mul(1000);
         let fence = StoredLease::next_fence(before.as_ref(), micros);
         let delete = "DELETE FROM cachalot_leases WHERE space = ? AND key = ?";

@@ -166,6 +166,7 @@ impl Reader {
         let transaction = self.transaction.as_deref();
         let id = transaction.map(|transaction| transaction.id.as_str());
         let results = self.server.commit(id, writes).await?;
+        // Only after the commit: the drop ends the transaction of one that failed.
         if let Some(transaction) = transaction {
             transaction.has_ended.store(true, Ordering::Relaxed);
         }
@@ -186,6 +187,7 @@ impl Reader {
         mask: Option<&[&str]>,
     ) -> Result<Documents, Error> {
         let mut paths = paths.to_vec();
+        // Without repetitions, so that the answers can be counted.
         paths.sort_unstable();
         paths.dedup();
         let mut content = json!({"documents": paths});

@@ -194,6 +194,7 @@ impl Connections {
             return Ok(open);
         }
         let turn = Arc::clone(&place.opening).lock_owned().await;
+        // Another caller may have opened it while this one waited for its turn.
         if let Some(open) = place.usable() {
             return Ok(open);
         }
@@ -216,6 +217,7 @@ impl Connections {
         let failed = *self.failed.lock();
         if is_busy(&least) && failed.is_none_or(|failed| failed.elapsed() > PAUSE_AFTER_FAILURE) {
             let mut places = self.readers.iter();
+            // Opened by one task only: the caller does not wait for its turn.
             if let Some(place) = places.find(|place| place.usable().is_none())
                 && let Ok(turn) = Arc::clone(&place.opening).try_lock_owned()
             {
@@ -289,6 +291,7 @@ impl Connections {
             }
             self.is_prepared.store(true, Ordering::Release);
         }
+        // Before the connection is used (invariant 1 of `timeline`).
         if let Some(timeline) = timeline {
             let server = Some((started, timeline));
             if *self.noted.lock() != server {

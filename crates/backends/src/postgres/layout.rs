@@ -59,6 +59,7 @@ pub(super) async fn upgrade(client: &mut Client, location: &str) -> Result<(), E
     let transaction = client.transaction().await.map_err(failed)?;
     let lock = format!("SELECT pg_advisory_xact_lock({LOCK})");
     transaction.batch_execute(&lock).await.map_err(failed)?;
+    // Read under the lock: another process may have upgraded the tables since.
     let applied = applied(&transaction, location).await?;
     let note = format!(
         "CREATE TABLE IF NOT EXISTS cachalot_layout(version int NOT NULL);\

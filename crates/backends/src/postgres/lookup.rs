@@ -76,6 +76,8 @@ impl Prepared {
 
     /// Ends a batch, to which further lookups are not added, and returns those whose callers still wait.
     fn take(&self, batch: &Batch) -> Vec<Waiting> {
+        // Before the batch is emptied: lookups are added under this lock, so each is either in this batch or begins
+        // another one.
         *self.next.lock() = Weak::new();
         let mut lookups = std::mem::take(&mut *batch.lock());
         lookups.retain(|lookup| !lookup.reply.is_closed());

@@ -45,6 +45,7 @@ impl Subscription {
             client,
             connections,
         };
+        // Fails at once if this connection does not report changes.
         changes::Subscription::ping(&mut subscription).await?;
         Ok(subscription)
     }

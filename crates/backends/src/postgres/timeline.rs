@@ -54,6 +54,7 @@ pub(super) fn is_unsupported(error: &tokio_postgres::Error) -> bool {
 
 /// Notes the timeline of the server that a client is connected to; begins anew if another one was noted.
 pub(super) async fn note(client: &mut Client, timeline: i64, location: &str) -> Result<(), Error> {
+    // The usual case needs neither a transaction nor the lock.
     if noted(&*client, timeline, location).await? == timeline {
         return Ok(());
     }
@@ -79,11 +80,13 @@ pub(super) async fn note(client: &mut Client, timeline: i64, location: &str) -> 
         }
         let ended = "UPDATE cachalot_leases SET is_current = false WHERE is_current";
         transaction.batch_execute(ended).await.map_err(failed)?;
+        // The time exceeds every epoch that was counted by ones, also those that this server has lost.
         let raised = "UPDATE cachalot_counters SET value = greatest(value + (value < 9223372036854775807)::int, \
                       cachalot_now(0)) WHERE space <> $1 AND space <> $2";
         let parameters: [Parameter<'_>; 2] = [(&gateway, Type::BYTEA), (&own, Type::BYTEA)];
         let raised = transaction.query_typed(raised, &parameters).await;
         raised.map_err(failed)?;
+        // In the same transaction: a client that finds this note finds the cache emptied and the epochs raised.
         let noted = "INSERT INTO cachalot_counters(space, name, value) VALUES ($1, $2, $3) \
                      ON CONFLICT (space, name) DO UPDATE SET value = excluded.value";
         let parameters: [Parameter<'_>; 3] = [

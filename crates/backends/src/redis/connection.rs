@@ -104,6 +104,7 @@ impl Open {
         match self.send(command).await {
             Err(failed) if is_without_script(&failed.error) => {
                 let loaded = self.send(&load()).await;
+                // A failure here leaves the command unsent: only the script may have been loaded.
                 loaded.map_err(|failed| Failed {
                     progress: match failed.progress {
                         Progress::Lost => Progress::Unsent,
@@ -119,6 +120,8 @@ impl Open {
 
     /// Executes `TIME`, a command, and the question for the role.
     async fn read(&mut self, command: &Cmd) -> Result<[Result<Value, RedisError>; 3], Failed> {
+        // The role comes behind the command: a server that had become a replica before reports it, and its reply does
+        // not count.
         let mut pipeline = redis::pipe();
         pipeline.cmd("TIME").add_command(command.clone());
         pipeline.add_command(replication());
@@ -263,6 +266,7 @@ impl Connection {
     ) -> Result<(), Error> {
         let mut open = self.get().await?;
         let info = open.send(&replication()).await;
+        // The same process without replicas has the write, and no other server needs it.
         match info.map(ServerInfo::read) {
             Ok(Ok(info)) if open.run_id == executed.open.run_id && info.replicas() == 0 => Ok(()),
             _ => Err(error),
@@ -298,6 +302,7 @@ impl Connection {
             let reply = self.finish(&open, reply).await?;
             let info = ServerInfo::read(self.finish(&open, info).await?)?;
             if let Err(error) = info.check_role(&self.name) {
+                // The next call connects again, because the name may lead to the new primary by then.
                 self.discard(&open).await;
                 return Err(error);
             }
@@ -329,6 +334,7 @@ impl Connection {
     }
 
     async fn get(&self) -> Result<Open, Error> {
+        // Held while a connection is opened, so that concurrent calls open one.
         let mut current = self.current.lock().await;
         let opened = self.open(&mut current).await;
         self.has_failed.store(opened.is_err(), Ordering::Relaxed);
@@ -372,6 +378,7 @@ impl Connection {
         if at.elapsed() < PRIMARY_VALIDITY {
             return Ok(true);
         }
+        // The time before the question: the answer may be as old as that.
         let asked = Instant::now();
         let is_primary = sentinel::primary(&self.server, primary).await? == *address;
         *at = asked;

@@ -112,6 +112,7 @@ impl Nodes {
             }
         };
         let done = try_join_all(calls.iter().map(run)).await?;
+        // A confirmation covers all earlier writes of its connection, so each connection is confirmed once.
         let is_first = |&(place, (_, executed)): &(usize, &(Arc<Node>, _))| {
             !done[..place]
                 .iter()
@@ -170,6 +171,7 @@ impl Nodes {
             return Err(error);
         }
         let Some((host, port)) = redirection(&error) else {
+            // Another node may have the slots by now, so the next call reads them again.
             if error.kind == ErrorKind::Unavailable {
                 self.slots.lock().await.clear();
             }

@@ -92,6 +92,7 @@ impl changes::Subscription for Subscription {
         let info = ServerInfo::read(info.map_err(|error| failure(&self.location, error))?)?;
         info.check_role(&self.location)?;
         let process = self.process.lock();
+        // Before the first lookup there is no process to compare with.
         let is_asked = process.as_deref().is_none_or(|run| run == self.run_id);
         if is_asked && info.identity(&self.run_id) == self.identity {
             Ok(())

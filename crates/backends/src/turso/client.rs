@@ -127,6 +127,7 @@ impl Server {
     async fn execute_once(&self, statements: &[&Statement]) -> Result<Outcome, Error> {
         let ok = |step: usize| json!({"type": "ok", "step": step});
         let step = |statement: &Statement, condition: Value| json!({"stmt": statement.to_json(), "condition": condition});
+        // With the write lock, the checks and the writes see one state.
         let begin = Statement::new("BEGIN IMMEDIATE");
         let mut steps = vec![json!({"stmt": begin.to_json()})];
         for (number, statement) in statements.iter().enumerate() {
@@ -134,6 +135,7 @@ impl Server {
         }
         let last = statements.len();
         steps.push(step(&Statement::new("COMMIT"), ok(last)));
+        // A failed statement leaves the transaction open.
         let is_open =
             json!({"type": "and", "conds": [ok(0), {"type": "not", "cond": ok(last + 1)}]});
         steps.push(step(&Statement::new("ROLLBACK"), is_open));
