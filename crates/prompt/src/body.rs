@@ -27,6 +27,7 @@ pub fn segments(prompt: &Prompt, wire: &dyn Wire, plan: &Plan, tail: &Bytes) -> 
 #[must_use]
 pub fn contiguous(prompt: &Prompt, wire: &dyn Wire, plan: &Plan, tail: &Bytes) -> Bytes {
     let (nodes, marks) = (prompt.nodes(), marks(wire, plan));
+    // The prompt is traversed twice, the first time for the length, so that the body is one allocation.
     let mut length = Length(0);
     assemble(&nodes, wire, &marks, &mut length);
     let mut body = Contiguous(Vec::with_capacity(length.0 + tail.len()));
@@ -129,6 +130,7 @@ fn join(nodes: &[&Node], layout: Layout, marks: &[Mark], sink: &mut impl Sink) -
     let mut before: Option<Member> = None;
     let mut marks = marks.iter().peekable();
     for node in nodes {
+        // The mark of a piece without bytes is taken too. Otherwise the marks after it would not be found.
         let mark = marks.next_if(|(index, _)| *index == node.depth);
         if node.bytes.is_empty() {
             continue;

@@ -96,6 +96,7 @@ impl Drop for Node {
     /// chain.
     fn drop(&mut self) {
         let mut parent = self.parent.take();
+        // Ends at the first piece that another prompt shares: that one, and all before it, stay.
         while let Some(mut node) = parent.and_then(Arc::into_inner) {
             parent = node.parent.take();
         }
@@ -292,6 +293,7 @@ impl Prompt {
         let mut own = Vec::with_capacity(self.len().saturating_sub(base.len()));
         let (mut node, mut other) = (self.tip.as_ref(), base.tip.as_ref());
         while let Some(here) = node {
+            // The walk along the other prompt is kept at the same depth, where a shared piece is the same allocation.
             match other {
                 Some(there) if there.depth > here.depth => other = there.parent.as_ref(),
                 Some(there) if Arc::ptr_eq(here, there) => break,

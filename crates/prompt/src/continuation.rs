@@ -112,6 +112,7 @@ pub fn extends(previous: &SentPrompt, next: &SentPrompt) -> Result<(), PrefixBre
 pub fn divergence(previous: &Prompt, next: &Prompt) -> Option<PrefixBreak> {
     let tip = previous.last()?;
     let same = next.backwards().find(|node| node.depth <= tip.depth);
+    // Equal ids mean equal bytes from the first piece on, so the pieces need not be compared.
     if same.is_some_and(|node| node.id == tip.id) {
         return None;
     }

@@ -49,6 +49,7 @@ impl Plan {
     #[must_use]
     pub fn from_marks(marks: impl IntoIterator<Item = Mark>) -> Self {
         let mut marks: Vec<Mark> = marks.into_iter().collect();
+        // The sort is stable, so that the first given of several markers in one piece stays.
         marks.sort_by_key(|mark| mark.node);
         marks.dedup_by_key(|mark| mark.node);
         marks.drain(..marks.len().saturating_sub(MAX_MARKERS));

@@ -50,6 +50,7 @@ pub(crate) struct EncodedPiece {
 impl EncodedPiece {
     /// Encodes a piece whose parent's key is known, and caches its key in the piece.
     pub(crate) fn from_node(node: &Node) -> Result<Self, serde_json::Error> {
+        // Pieces are encoded from the first to the last, so that the key of the parent is known.
         let parent = node.parent.as_ref().and_then(|node| node.record.get());
         let value = encode(node, parent)?;
         Ok(Self {
@@ -103,6 +104,7 @@ impl StoredPiece {
     /// Decodes the record stored under `key`.
     pub(crate) fn decode(key: Digest, value: &Bytes) -> Result<Self, Unreadable> {
         readable_format(value)?;
+        // The key is the digest of the record, so damage is found before any field is read.
         if Digest::sha256(value) != key {
             return Err("the bytes of a piece are not those that were stored".into());
         }

@@ -74,6 +74,7 @@ impl Removal<'_> {
         let mut removal: Option<String> = None;
         let mut next = Some(target);
         while let Some(target) = next.take() {
+            // A mark is a write, so a piece that is needed gets none.
             if self.needed(id, &target, void).await? {
                 break;
             }
@@ -92,6 +93,8 @@ impl Removal<'_> {
             );
             record.labels.retain(|label| label.name != DOOMED);
             record.labels.push(Label::new(DOOMED, removal));
+            // Without a condition: a write that has stored the piece since it was read refers to it by now, which the
+            // second check finds.
             let marked = self.0.backend.put(PIECES, record, None, &[]);
             self.0.ask(id, "removing", marked).await?;
             if self.needed(id, &target, void).await? {

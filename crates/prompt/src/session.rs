@@ -272,6 +272,7 @@ impl Session {
     /// Replaces the prompt by a shorter one, whose length is not known.
     async fn shorten(&mut self, prompt: Prompt, notes: Map<String, Value>) -> Result<(), Error> {
         let head = self.head_with(notes);
+        // Cleared before the write, which saves it, and restored if the write fails.
         let last_usage = self.last_usage.take();
         let shortened = self.commit(prompt, head, Change::Replace).await;
         if shortened.is_err() {
@@ -315,10 +316,12 @@ impl Session {
             false => own,
         };
         let fresh = self.encoded(own)?;
+        // Finds out which of the attempts the store has, because the write below expects that record.
         if is_unsure {
             self.check().await?;
         }
         if is_unsure || !is_extension {
+            // The tips of attempts are listed, too: their pieces may be in the store.
             let before = self.record.iter().chain(&self.attempted);
             let tips = before.filter_map(|record| SessionRecord::decode(record).ok()?.tip);
             for HexDigest(tip) in tips {
@@ -342,11 +345,14 @@ impl Session {
                 PutAllResult::Busy { left } => wait.pause(&self.id, left).await?,
                 // An earlier attempt may have been completed late.
                 PutAllResult::Changed => {
+                    // Fails if another process has changed the session, and continues if the record is one of this
+                    // session's attempts.
                     self.check().await?;
                     wait.pause(&self.id, Duration::ZERO).await?;
                 }
             }
         }
+        // Only after the write: one that failed or was cancelled leaves the session as it was.
         self.attempted.clear();
         self.record = Some(record);
         self.saves = saved.saves;
@@ -355,6 +361,7 @@ impl Session {
         self.head = saved.head;
         self.saved = prompt.clone();
         self.prompt = prompt;
+        // After the write: no piece is erased while the record refers to it.
         self.clean_up().await;
         Ok(())
     }

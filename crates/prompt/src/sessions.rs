@@ -133,6 +133,7 @@ impl Sessions {
             holds_secrets: false,
             store: Arc::clone(&self.store),
         };
+        // The write expects no record: of two processes that create a session of this name, one fails.
         session.commit(prompt, head, Change::Extend).await?;
         Ok(session)
     }
@@ -234,6 +235,7 @@ impl Sessions {
             };
             next = piece.parent;
             pieces.push(piece);
+            // Damaged records may refer to each other in a circle, so the number of pieces bounds the walk.
             if pieces.len() as u64 > saved.pieces {
                 return Err(self.damaged(id, "it has more pieces than its record says"));
             }
@@ -268,6 +270,7 @@ impl Sessions {
         if check_name(id).is_err() {
             return Ok(None);
         }
+        // An exact name is not ambiguous, also if other names begin with it.
         if self.store.head(id).await?.is_some() {
             return Ok(Some(id.to_owned()));
         }
@@ -457,6 +460,7 @@ impl Sessions {
             tip = Some(id);
         }
         let depth = before.map_or(0, |before| u64::from(before.depth) + 1);
+        // Before the pieces are added: a damaged session leaves none in the tree.
         self.is_named(id, &saved, tip, depth + ids.len() as u64)?;
         let mut end = root;
         for (piece, id) in pieces.iter().zip(ids) {

@@ -161,6 +161,7 @@ impl PrefixTreeBuilder {
         let wait = |waiting: &mut Vec<(usize, Option<usize>)>, before, run| {
             let from = waiting.len();
             waiting.extend(behind.iter(before).map(|piece| (piece, run)));
+            // Reversed, because the last one is taken first: siblings stay in the order of insertion.
             waiting[from..].reverse();
         };
         wait(&mut waiting, None, None);
@@ -173,6 +174,7 @@ impl PrefixTreeBuilder {
             runs.push(run);
             wait(&mut waiting, Some(last), Some(at));
         }
+        // A run comes after its parent, so its own sum is complete when it is added to that of the parent.
         for at in (0..runs.len()).rev() {
             let run = &mut runs[at];
             run.prompts += run.ends.len() as u64;

@@ -172,6 +172,7 @@ fn out_of_reach(
     for node in messages(prompt) {
         let is_marked = marked.contains(&Some(node.depth));
         if let Some(place) = node.marker_position().filter(|place| place.node <= end) {
+            // A marker in this very piece reads it without a lookback.
             return (left.is_none() && !is_marked).then_some(place);
         }
         if is_marked {
