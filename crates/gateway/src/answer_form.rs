@@ -84,6 +84,7 @@ impl AnswerForm {
     /// Returns true for an entry in this form, or one that can be converted to it. A damaged entry is left to
     /// [`FirstChunk::decode`].
     fn is_in(self, entry: &Bytes) -> bool {
+        // An entry that has the form asked for is not decoded here.
         if recorded::form_number(entry) == Some(self.number()) {
             return true;
         }

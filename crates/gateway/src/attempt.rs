@@ -210,6 +210,7 @@ impl<'a> Attempt<'a> {
                 let (name, is_new_key) = (slot.name(), slot.is_new());
                 let identity = identify(Sample::Attempt(&name));
                 let delivery = Delivery::new(&shared.lengths, identity.key(), read.form);
+                // A retry of a client that has left gets this slot, and with it the key of the same answer.
                 let settle = move |is_complete: bool| {
                     if !is_complete {
                         slot.free();
@@ -300,6 +301,7 @@ impl<'a> Attempt<'a> {
         let tags = read.controls.tags.iter();
         labels.extend(tags.map(|tag| Label::new("tag", tag.as_str())));
         RunPolicy {
+            // The shortest one counts: no party extends what another one permits.
             ttl: [read.controls.ttl, read.times.max_ttl, Some(ttl)]
                 .into_iter()
                 .flatten()
@@ -311,6 +313,7 @@ impl<'a> Attempt<'a> {
             max_bytes: self.shared.limits.answer_bytes,
             form: read.form.for_engine(),
             stale_while_revalidate: read.times.stale_while_revalidate,
+            // A client can shorten the window of the operator, and not extend it.
             stale_if_error: read
                 .controls
                 .stale_if_error
@@ -438,6 +441,7 @@ impl<'a> Attempt<'a> {
         let (mut entry, mut status) = (outcome.entry, outcome.status);
         let mut response = match FirstChunk::decode(&first) {
             Ok(FirstChunk::Head(head)) if is_shared => {
+                // An error of another request's run is not passed on: this request gets a run of its own.
                 if head.status != StatusCode::OK.as_u16() {
                     return None;
                 }

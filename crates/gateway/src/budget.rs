@@ -141,8 +141,12 @@ impl Budgets {
             amount,
         };
         let counts = self.add(&reservation.periods, [amount, 0]).await;
+        // After a timeout the store may have counted the amount. It stays reserved, so that the budget is never
+        // exceeded.
         let counts = counts.map_err(unavailable)?;
         let mut pairs = reservation.periods.iter().zip(counts);
+        // Compared again, because other requests may have reserved since. Each of them adds first and compares then, so
+        // that all together they stay within the limit.
         let exceeded = pairs.find(|(period, counts)| difference(*counts) > period.limit);
         let refusal = exceeded.map(|(period, counts)| {
             too_little(period, amount, difference(counts).saturating_sub(amount))
@@ -179,6 +183,7 @@ impl Budgets {
     }
 
     async fn used(&self, periods: &[Period]) -> Result<Vec<u64>, ErrorBody> {
+        // Before the request: what other requests of this process note meanwhile may be later than its answer.
         let minimums = self.minimums(periods, [0; 2]);
         let names = periods
             .iter()
@@ -247,6 +252,7 @@ impl Budgets {
                     period.key, period.noun
                 ));
                 let names = [&period.reserved, &period.returned];
+                // Raised and not added to: several processes may repair the same loss.
                 for ((name, count), minimum) in names.into_iter().zip(&mut counts).zip(minimums) {
                     let raised = store.raise_to(space::GATEWAY, name, *minimum);
                     *count = raised.within(STORE_TIMEOUT).await?;
@@ -307,6 +313,7 @@ impl Reservation {
     }
 
     async fn settle_now(self, spent: u64) {
+        // A cost above the reserved amount is reserved now, so that the budget counts all of it.
         let more = match spent.checked_sub(self.amount) {
             Some(more) if more > 0 => [more, 0],
             _ => [0, self.amount.saturating_sub(spent)],

@@ -136,6 +136,7 @@ impl CallIdentity {
 fn tenant_of_credentials(headers: &HeaderMap, query: Option<&str>, key: &DigestKey) -> Scope {
     let mut credentials = Vec::new();
     let mut add = |name: &str, value: &[u8]| {
+        // With their lengths, no two lists of credentials have the same bytes.
         for part in [name.as_bytes(), value] {
             credentials.extend_from_slice(&(part.len() as u64).to_le_bytes());
             credentials.extend_from_slice(part);

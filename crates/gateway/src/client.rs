@@ -66,6 +66,7 @@ impl UpstreamClient {
             let wait = match &answer {
                 Ok(response) if !has_failed(response.status()) => None,
                 Ok(response) => wait_for(response.headers(), attempt),
+                // Only if nothing was sent: the provider may charge for a request that it has received.
                 Err(error) => (error.code == UNREACHABLE).then(|| pause(attempt)),
             };
             match wait {
@@ -101,6 +102,7 @@ impl UpstreamClient {
         span.begin();
         let answer = self.request(upstream, request).await;
         span.answer(&answer);
+        // Only errors of the server count, not refusals of one request.
         let is_failure = match &answer {
             Ok(response) => response.status().is_server_error(),
             Err(_) => true,

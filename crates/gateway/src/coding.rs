@@ -66,6 +66,7 @@ impl Coding {
 
 fn read(decoder: impl Read, limit: usize) -> Option<Result<Bytes, ErrorBody>> {
     let mut decoded = Vec::new();
+    // One byte more shows that the limit is exceeded, without decompressing the rest.
     let read = decoder.take(limit as u64 + 1).read_to_end(&mut decoded);
     match read {
         Ok(length) if length <= limit => Some(Ok(decoded.into())),

@@ -146,6 +146,7 @@ impl Exporter {
             }
             Err(error) => {
                 self.dropped.inc_by(part.len() as u64);
+                // One warning until the collector accepts spans again.
                 if !std::mem::replace(is_failing, true) {
                     let (url, cause) = (&collector.traces, &error.cause);
                     (self.warn)(&format!(

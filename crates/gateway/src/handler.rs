@@ -141,6 +141,7 @@ impl Handler {
         let caller = arrival.caller?;
         if let Some(key) = caller.key() {
             report.key = Some(key.name().to_owned());
+            // Counted before the decision, so that refused requests of a key are limited, too.
             admit(key)?;
         }
         let decision = arrival.decision?;

@@ -80,6 +80,7 @@ impl Ordinals {
             Some(_) => NAMED_RUN_PAUSE,
             None => self.pause,
         };
+        // A run with a request in progress goes on, however long the request takes.
         let is_over =
             |run: &Run| run.pending == 0 && now.saturating_duration_since(run.last) >= pause;
         if runs.get(&run).is_some_and(is_over) {
@@ -102,6 +103,7 @@ impl Ordinals {
             return None;
         }
         let counter = state.requests.entry(request).or_default();
+        // Numbers of unanswered requests come first, so that a repeated run has the same numbers.
         let number = counter.returned.pop_first().unwrap_or_else(|| {
             counter.next += 1;
             counter.next - 1
@@ -122,6 +124,7 @@ impl Ordinals {
     fn end(&self, ordinal: &Ordinal, is_returned: bool) {
         let mut runs = self.runs.lock();
         let run = runs.get_mut(&ordinal.run);
+        // The run may have ended, and another one with the same name may have begun.
         let Some(run) = run.filter(|run| run.generation == ordinal.generation) else {
             return;
         };

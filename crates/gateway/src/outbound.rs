@@ -54,10 +54,12 @@ impl OutboundHead {
                         format!("the credential of `{}` is no header value", upstream.name()),
                     )
                 })?;
+                // Keeps the value out of debug output.
                 value.set_sensitive(true);
                 Some((name, value))
             }
         };
+        // Beside a credential of the operator, none of the client is sent, also not in the query.
         let kept = match credential {
             Some(_) => without_credentials(parts.uri.query()),
             None => parts.uri.query().map(str::to_owned),

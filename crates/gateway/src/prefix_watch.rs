@@ -142,6 +142,7 @@ impl PrefixWatch {
     /// Watches a request. `None` if its body is too long, or other requests take all room.
     pub(crate) fn watch(self: &Arc<Self>, request: SentRequest) -> Option<WatchedRequest> {
         let units = request.body.len() / UNIT + 1;
+        // Never waits for room: the analysis must not delay a request.
         let room = if request.body.len() <= MAX_BODY {
             Arc::clone(&self.room).try_acquire_many_owned(units as u32)
         } else {
@@ -162,6 +163,7 @@ impl PrefixWatch {
 
     /// Waits until all watched requests are analyzed, for a limited time.
     pub(crate) async fn finish(&self, within: Duration) {
+        // All room is free only when no watched request is left.
         let all = self.room.acquire_many(ROOM as u32);
         // Requests that are left at the end are not recorded.
         let _ = tokio::time::timeout(within, all).await;
@@ -214,6 +216,7 @@ impl Recorder {
         while let Ok(message) = receiver.recv() {
             let may_wait = matches!(message, Message::Answered(..));
             self.handle(message);
+            // Waits for further answers. A request that asks for a header wakes the thread (`ask_for_previous`).
             if may_wait {
                 thread::park_timeout(BATCH_DELAY);
             }

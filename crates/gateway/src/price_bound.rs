@@ -100,6 +100,7 @@ pub(crate) fn of_request(
         let factors = PriceFactors::published().model(model, at);
         let by_account = account_factors(upstream, &requested, &factors);
         let all = by_account.into_iter().chain([region]);
+        // The length of the input in tokens is not known yet, so the rates of longer requests count, too.
         for rates in [Some(rates), above.map(|(_, rates)| rates)]
             .into_iter()
             .flatten()
@@ -121,6 +122,7 @@ pub(crate) fn of_request(
 
 /// Returns the dearest rate of input; `None` if it is not known.
 fn input_rate(rates: &Rates, factors: &ModelFactors, is_written_12h: bool) -> Option<u64> {
+    // Any part of the input may be written to the cache, at a price of its own.
     let usual = [rates.input, rates.cache_write_5m, rates.cache_write_1h];
     let usual = usual.into_iter().max().unwrap_or_default();
     if is_written_12h {

@@ -41,6 +41,7 @@ impl RateLimit {
     /// # Errors
     /// The name of the limit that is reached, and the time after which a request is admitted.
     pub(crate) fn admit(&self, now: Instant) -> Result<(), (&'static str, Duration)> {
+        // Checked first, without taking any: a request that is refused for its tokens must not count as a request.
         if let Some(tokens) = &self.tokens {
             tokens.take(0.0, now).map_err(|wait| ("tokens", wait))?;
         }

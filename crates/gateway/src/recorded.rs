@@ -63,6 +63,7 @@ pub(crate) fn encode_entry(head: &RecordedHead, marks: &[ChunkMark], body: &[Byt
     let length: usize = body.iter().map(Bytes::len).sum();
     let mut out = BytesMut::with_capacity(length + 4 * marks.len() + 256);
     out.put_u8(ENTRY);
+    // The form comes before the head, so that `form_number` reads it without decoding the head.
     out.put_u8(head.form);
     put(&mut out, head);
     put(&mut out, marks);
@@ -93,6 +94,7 @@ impl FirstChunk {
                 let _ = rest.split_to(rest.len().min(1));
                 let (head, chunks) = (take(&mut rest)?, take::<Vec<ChunkMark>>(&mut rest)?);
                 let marked: u64 = chunks.iter().map(|chunk| u64::from(chunk.bytes)).sum();
+                // A body that is cut off, or has bytes after it, is refused.
                 if marked != rest.len() as u64 {
                     return Err(DecodeError("the chunks do not cover the body".into()));
                 }

@@ -189,6 +189,7 @@ pub(crate) fn decide(
             .map(|server| server.name().to_owned())
             .collect()
     };
+    // The credential of the operator replaces the client's key, so no credential of the client has to fit.
     if credentials.is_of_gateway {
         return Ok(Decision {
             api,
@@ -208,6 +209,7 @@ pub(crate) fn decide(
     {
         return Err(other_api(credentials, named, api_of_servers, first));
     }
+    // The servers that stay may get the same credentials, so those to remove are the same for each of them.
     servers.retain(|server| fitting(server) == best);
     let removed = credentials.places().filter(|place| !best.contains(place));
     Ok(Decision {

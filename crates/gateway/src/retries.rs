@@ -95,6 +95,7 @@ impl Slot {
         if free.len() >= MAX_REQUESTS {
             free.retain(|_, slots| slots.iter().any(|slot| slot.is_current(since)));
         }
+        // With too many current requests, the slot is dropped: a retry then gets a run of its own.
         if free.len() < MAX_REQUESTS {
             let number = self.number;
             free.entry(self.request)

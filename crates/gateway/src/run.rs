@@ -122,6 +122,7 @@ impl RunContext {
             Ok((response, _)) => response.status().is_server_error(),
             Err(fault) => fault.is_of_upstream(),
         };
+        // Before the head is sent: the client receives the expired entry in place of the error.
         if is_failure && let Some((provenance, entry)) = expired_entry(&ticket).await {
             // The client may have left.
             let _ = head.send(Ok(RunHead::Stale(provenance)));
@@ -159,6 +160,7 @@ impl RunContext {
             parts.status,
             &parts.headers,
         );
+        // Before the first chunk, so that no caller joins a run that answers with an error.
         if parts.status != StatusCode::OK {
             let reason = format!("the upstream answered {}", parts.status.as_u16());
             ticket.decline(Reason::Declined(reason));
@@ -182,6 +184,7 @@ impl RunContext {
         let record = match received {
             Ok(record) => record,
             Err(error) => {
+                // Charges the ticket before it fails, so that its row in the ledger has the charge.
                 drop(unfinished);
                 ticket.fail(Failure::new(error)).await;
                 return;
@@ -193,6 +196,7 @@ impl RunContext {
         let spent = self
             .account(&ticket, parts.status, &report, reservation)
             .await;
+        // After the accounting, because it waits until the client has read the answer.
         let storable = match report.refusal {
             Some(reason) => Err(Reason::Declined(reason)),
             // The engine has the reason.
@@ -234,6 +238,7 @@ impl RunContext {
                     _ => break,
                 },
             };
+            // Unfiltered: the charge needs the usage that the client does not receive.
             reader.push(&chunk);
             if let Some(filter) = &mut filter {
                 chunk = filter.push(&chunk);
@@ -242,6 +247,7 @@ impl RunContext {
                 }
             }
             record.push(&chunk);
+            // A client may leave once the answer is complete, before its body ends.
             if let Some(delivery) = keeping.delivery()
                 && reader.is_complete()
             {

@@ -35,11 +35,13 @@ impl SeenCounts {
             period: period.to_owned(),
             counts: [0; 2],
         });
+        // Periods of one budget have the same form, so that their texts have the order of their times.
         if *period > *seen.period {
             period.clone_into(&mut seen.period);
             seen.counts = [0; 2];
         }
         if *period == *seen.period {
+            // Answers of the store may arrive in another order than it has counted.
             let [maximum_reserved, maximum_returned] = seen.counts;
             seen.counts = [
                 maximum_reserved.max(reserved),

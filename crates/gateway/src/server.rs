@@ -214,6 +214,7 @@ impl RunningGateway {
     /// Replaces upstreams, keys, the certificate and the operator's token. Requests in progress keep theirs; counts of the last minute and pauses are taken
     /// over for keys and upstreams that are unchanged.
     pub fn reload(&self, settings: Settings) {
+        // Read and replaced under one lock: of two reloads at the same time, the second takes over from the first.
         let mut current = self.handler.shared.settings.write();
         *current = Arc::new(settings.succeed(&current));
     }
@@ -257,6 +258,7 @@ async fn accept(
 ) {
     let room = Arc::new(Semaphore::new(handler.shared.limits.connections));
     loop {
+        // Before a connection is accepted: those beyond the limit wait in the queue of the operating system.
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else {
             return;
         };
@@ -276,6 +278,7 @@ async fn accept(
         let door = door.clone();
         tokio::spawn(async move {
             connect(stream, door, handler, stopping).await;
+            // `stop` waits until every copy of `open` is dropped.
             drop((permit, open));
         });
     }

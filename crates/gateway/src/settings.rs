@@ -70,6 +70,7 @@ impl Caller {
     ) -> Result<Option<&'u Secret<String>>, ErrorBody> {
         match self {
             Self::Own | Self::Named(_) if upstream.credential.is_none() => Ok(None),
+            // A key of the gateway is never sent itself, so its client needs a credential of the operator.
             Self::Key(key) | Self::Named(key) => key.credential(upstream).map(Some),
             Self::Own => Err(ErrorBody::unauthorized(
                 "key_required",
@@ -217,6 +218,7 @@ impl Settings {
     #[must_use]
     pub(crate) fn succeed(mut self, old: &Self) -> Self {
         for key in &mut self.keys {
+            // A key with other limits begins with new counts.
             if let Some(known) = old.keys.iter().find(|known| known.has_limits_of(key)) {
                 *key = Arc::new(VirtualKey {
                     name: key.name.clone(),

@@ -89,6 +89,7 @@ pub(crate) async fn open(
                 // An error means that one side has left.
                 let _ = tokio::io::copy_bidirectional(&mut client, &mut upstream).await;
             }
+            // Held as long as the connection: permits bound the number of tunnels.
             drop(permit);
         });
         body::full("")

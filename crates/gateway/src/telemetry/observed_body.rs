@@ -53,6 +53,7 @@ pub(super) fn observed(
 
 impl<F: FnOnce(BodyEnd)> Drop for ObservedBody<F> {
     fn drop(&mut self) {
+        // A receiver that has all bytes of a body of known length may not ask for the end of the stream.
         let is_complete =
             self.body.is_end_stream() || self.length.is_some_and(|length| self.handed >= length);
         let end = self.end.unwrap_or(if is_complete {

@@ -132,6 +132,7 @@ impl UpstreamSpan {
 
     fn end(&self, error: &str, add: impl FnOnce(&mut Attributes)) {
         let Some(traced) = &self.0 else { return };
+        // The attempt is taken under the lock, so that its span ends once.
         let (current, sent) = {
             let mut state = traced.state.lock();
             let Some(current) = state.current.take() else {
