@@ -259,6 +259,7 @@ impl ProviderCache {
     pub fn begin(&mut self, charge: &Charge) {
         for digest in &charge.reads {
             if let Some(entry) = self.entries.get_mut(digest) {
+                // Responses may begin in another order than their requests, so the time of use never goes back.
                 entry.used = entry.used.max(charge.started);
             }
         }

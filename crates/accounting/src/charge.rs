@@ -114,6 +114,7 @@ pub fn price_by_kind(
         reasoning: _,
         web_searches,
     } = *usage;
+    // The price is required only if there are such tokens, so that other answers of the model stay priced.
     let write_12h = match cache_write_12h {
         0 => 0,
         _ => {
@@ -156,6 +157,7 @@ pub fn price_by_kind(
         cache_read: charged(read, &tier.cache_read),
         cache_write: charged(written, &tier.all),
         output: charged(sum_of([(output, rates.output)]), &tier.all),
+        // Searches have a fixed price, to which the factors of tokens do not apply.
         tools: Cost::from_picodollars(searches),
     })
 }

@@ -357,6 +357,7 @@ impl ProviderCache {
                 lifetime: charge.lifetime,
             };
             let entry = self.entries.entry(*digest).or_insert(fresh);
+            // An expired entry is written anew, but not one that a later request has used.
             if entry.is_alive(now) {
                 entry.used = entry.used.max(now);
             } else if entry.used < now {

@@ -66,6 +66,7 @@ impl Price {
     /// Returns the rates at a time, and those of longer requests.
     #[must_use]
     pub fn at(&self, at: Millis) -> (Rates, Option<(u64, Rates)>) {
+        // In the order of their dates: the last one that has begun applies.
         let mut changes = self.changes.iter().rev();
         match changes.find(|change| change.from <= at) {
             Some(change) => (change.rates, change.above),
