@@ -307,6 +307,7 @@ impl ActiveSession {
                 self.inherited = None;
             }
         } else {
+            // Also if only the order of the tools differs: the session keeps the order that was sent.
             tools.agent_prompt = self.tools.agent_prompt.clone();
         }
         // Tools with the same names may come from servers that were restarted.

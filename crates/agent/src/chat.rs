@@ -467,6 +467,7 @@ impl Chat {
     pub async fn start_new_session(&mut self) -> Result<(), Error> {
         let delegation = Arc::clone(&self.active_session.tools.delegation);
         let shared = self.active_session.restricted(&self.shared);
+        // The new session begins before the old one ends: on an error, the old one continues.
         let mut active_session =
             ActiveSession::begin(&shared, &self.agent, &delegation, None, 0).await?;
         self.active_session.end(&self.shared, "clear").await;
@@ -481,9 +482,11 @@ impl Chat {
     /// Ends the chat. Releases what tools hold for the session and cancels a review that was not awaited with
     /// [`Chat::wait_for_review`]. The stored session is kept.
     pub async fn close(mut self) -> UsageTotals {
+        // Before the other forks are cancelled: the review gets time to end in order.
         self.reviews.cancel().await;
         self.forks.token().cancel();
         self.active_session.end(&self.shared, "stream_ended").await;
+        // After the end of the session, whose hooks may have called models.
         self.total += self.shared.take_totals();
         self.total()
     }

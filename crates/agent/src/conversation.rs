@@ -116,6 +116,7 @@ impl Conversation {
         let is_repeated = is_alone && is_repeated(dependencies, &head, &prompt).await;
         let session = dependencies.sessions.create_from(head, prompt).await?;
         let mut this = Self::from_session(dependencies, agent, session, model);
+        // `routing_key` has counted the first request when it assigned the key.
         this.is_counted = true;
         if is_alone {
             let frozen = this.session.prompt.last().map(|piece| piece.depth);
@@ -234,6 +235,7 @@ impl Conversation {
         // A provider that refused the comparison once is not asked again.
         fork.is_compared &= is_alone || from.is_compared;
         if inherit == Inherit::Full {
+            // Only with `Full` does the first request begin with the bytes of the parent's last one.
             fork.planner.continue_from(from.end);
             fork.monitor = from.monitor.clone();
         }
@@ -401,6 +403,7 @@ impl Conversation {
                 Err(error) => return Err(error.into()),
             }
         }
+        // After the write: hooks must not read a message that is not stored.
         for (message, _) in &rendered {
             self.record(message);
         }
@@ -528,10 +531,12 @@ impl Conversation {
     /// adds results to calls without results and an answer to an unanswered message. Uses `interrupted` where it
     /// has content. Nothing that was sent is changed.
     pub(crate) async fn repair(&mut self, interrupted: InterruptedTurn) -> Result<(), Error> {
+        // The held message first: it may have the results of the open calls, or be the message without an answer.
         self.append_held_unsent().await?;
         if let Tail::OpenCalls(ids) = self.session.tail() {
             self.append_unsent(interrupted.results(ids)).await?;
         }
+        // Read again, because the results that were just added need an answer, too.
         if self.session.tail() == Tail::Unanswered {
             self.append_unsent(interrupted.answer()).await?;
         }
@@ -669,6 +674,7 @@ impl Conversation {
         let frozen = agent_prompt.rendered(&model);
         let said = self.session.prompt.messages().into_iter();
         let mut said: Vec<Message> = said.map(Arc::unwrap_or_clone).collect();
+        // A copy, so that an error leaves the held message as it is.
         let mut held = self.held.clone();
         if frozen.tools.is_empty() && model.wire().request_rules().needs_tools_for_calls {
             said = said.into_iter().map(calls_as_text).collect();
@@ -818,6 +824,7 @@ impl Conversation {
         now: Millis,
     ) -> Result<Option<Bytes>, Error> {
         let brings = |message: &Arc<Message>| SettingChanges::noted(message).is_some();
+        // Without a message that brings changes, the request is the same with them removed, and so would be the answer.
         if !SettingChanges::are_refused_by(error)
             || !self.session.prompt.messages().iter().any(brings)
         {

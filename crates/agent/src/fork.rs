@@ -277,6 +277,8 @@ impl Fork {
             ForkOwner::Chat(ended) => ended.child_token(),
             ForkOwner::Turn => CancellationToken::default(),
         };
+        // Passes the signal on and never completes. The fork is not dropped: its turn ends by itself and stores what it
+        // has.
         let thrown = async {
             cancel.cancelled().await;
             either.cancel();
@@ -401,11 +403,14 @@ impl Fork {
             self.depth,
         )
         .await?;
+        // A fork runs its message as one agent; a handoff would continue it as another one.
         agent_tools.handoff_request.refuse();
         let gate = self.gate(&agent_tools.agent_prompt);
         active_session::check_server_tools(&shared, &agent, gate.as_ref())?;
         shared.dependencies.tools.gate.clone_from(&gate);
         fork_listener.set_gate(gate.as_ref());
+        // This affects prompts that are rendered anew. With `Full`, the model is shown all tools of the parent, because
+        // they begin the shared prefix, and only the gate refuses them.
         remove_denied_tools(&mut agent_tools.agent_prompt, gate.as_ref());
         let agent_prompt = &agent_tools.agent_prompt;
         let conversation = Conversation::fork(
@@ -455,6 +460,7 @@ impl Fork {
             (Some(listed), _) => there
                 .filter(|name| listed.iter().any(|tool| tool == name))
                 .collect::<Vec<_>>(),
+            // The shared prefix shows the tools of the other agent. It may use its own only.
             (None, ForkOwner::Turn) => there.collect(),
             (None, ForkOwner::Chat(_)) => return outer.cloned(),
         };
@@ -538,6 +544,7 @@ fn share_prefix(one: &Model, other: &Model) -> bool {
         }
         let (wire, parameters) = (model.wire(), model.parameters());
         let mut tail = wire.tail(parameters, false).to_vec();
+        // A tail follows the messages, so that it begins with a comma.
         if let Some(first) = tail.first_mut() {
             *first = b'{';
         }

@@ -85,6 +85,7 @@ impl ForkLimits {
         let (used, holder) = (sum.usage, &self.holder);
         let sent = used.total_input();
         let taken = sent.saturating_add(in_flight.input);
+        // The first condition refuses a request whose estimate is 0, too, once the limit is reached.
         let input = self
             .input
             .filter(|maximum| taken >= *maximum || taken.saturating_add(next) > *maximum);

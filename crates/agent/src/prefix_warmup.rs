@@ -51,6 +51,7 @@ impl PrefixWarmup {
 
 impl Drop for WarmupGuard {
     fn drop(&mut self) {
+        // Also if the first request failed or was dropped: the others must not wait forever.
         self.0.0.send_replace(Stage::Released);
     }
 }

@@ -80,6 +80,7 @@ impl<'a> Protected<'a> {
             for own in self.own.iter().filter(|own| seen.insert(*own)) {
                 let name = own.file_name().unwrap_or(own.as_os_str());
                 let name = name.to_string_lossy().to_lowercase();
+                // In lower case, because the file system may ignore the case of letters.
                 let written = to_lowercase_path(&normalize(own));
                 let real = to_lowercase_path(&normalize(&without_links(own)));
                 if real != written {

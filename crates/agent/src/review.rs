@@ -109,6 +109,7 @@ impl Reviews {
             running.cancel.cancel();
         }
         let _ = tokio::time::timeout(GRACE, self.wait()).await;
+        // `wait` leaves nothing here if the review ended in time.
         if let Some(running) = self.running.take() {
             running.task.abort();
         }
@@ -302,6 +303,7 @@ impl Review {
             session: outcome.session,
             elapsed: began.elapsed(),
         };
+        // Before the report: with it, the next review may start.
         is_over.store(true, Ordering::Release);
         if self.notify != Notify::Off || report.failure.is_some() {
             self.listener.outer.on_event(&Event::Reviewed {

@@ -34,6 +34,7 @@ impl Delegation for SubAgents {
             ..
         } = prepared_turn;
         emit_subagent_stop(hook_emitter, &active_session, &ended).await;
+        // Before a failure is returned: the session ends in any case.
         active_session.end(&shared, "stream_ended").await;
         let ended = ended.map_err(|error| failed("failed", &error))?;
         Ok(DelegatedAnswer {

@@ -156,6 +156,7 @@ impl<'a> Turn<'a> {
             let nothing = "the message is empty";
             return Err(Error::new(ErrorKind::Input, nothing));
         }
+        // An empty message returns before this, so that hooks never see a turn that begins and does not end.
         self.context.hook_emitter.begin_turn(self.input.text);
         let Err(end) = Box::pin(self.rounds()).await;
         let ended = match end {
@@ -163,6 +164,7 @@ impl<'a> Turn<'a> {
             TurnEnd::Stopped(stop) => Box::pin(self.stop_turn(stop)).await,
             TurnEnd::Failed(error) => Err(error),
         };
+        // Emitted for every end, also for an error: hooks that keep something for the turn release it here.
         Box::pin(end::emit_turn_end(&self.context, &ended)).await;
         ended
     }
@@ -175,9 +177,13 @@ impl<'a> Turn<'a> {
     }
 
     async fn rounds(&mut self) -> Result<Infallible, TurnEnd> {
+        // Only a check: an exhausted budget ends the turn before repair, compaction or hooks do anything. `reply`
+        // reserves the input of each call.
         drop(self.reserve().map_err(TurnEnd::Finished)?);
+        // The compaction sends the conversation to the model, and providers refuse one with open calls.
         repair::repair_conversation(&self.context, self.session).await?;
         self.compactor().compact_if_full().await?;
+        // After the compaction: the message follows the summary, and is not a part of it.
         let submitted = self.message.submit(&self.context, self.session, self.input);
         match Box::pin(submitted).await? {
             PromptOutcome::Held => {}
@@ -228,7 +234,9 @@ impl<'a> Turn<'a> {
         if is_visible(&said.text) {
             self.last_text = said.text;
         }
+        // The answer was paid for. It is stored before the events below, each of which may end the turn.
         self.session.conversation.append(said.message).await?;
+        // The text is a part of the session now. An interrupt from here on must not store it a second time.
         self.partial_text.clear();
         self.stop_reason = Some(reason.clone());
         self.synthetic = None;
@@ -259,6 +267,8 @@ impl<'a> Turn<'a> {
         } else {
             calls::accept_complete(said.calls, is_cut_off)
         };
+        // Rejected calls get results as well, although the turn may end: the next request is refused if a call has
+        // none.
         self.run_calls(calls).await?;
         if is_stuck {
             return Err(Stop::Repetition(times).into());
@@ -295,6 +305,8 @@ impl<'a> Turn<'a> {
                 iteration,
             );
             let asked = self.context.cancellation.run_until_cancelled(asked).await?;
+            // The answer is counted now. Until here, the estimate kept concurrent calls from the same part of the
+            // budget.
             drop(reserved);
             match asked {
                 Ok(answer) => return Ok(Some(answer)),
@@ -309,6 +321,7 @@ impl<'a> Turn<'a> {
     /// # Errors
     /// The model's error, if it is another one or compaction does not help.
     async fn recover(&mut self, error: ModelError) -> Result<(), TurnEnd> {
+        // A second request after visible text would show two answers to one message.
         if error.kind != ModelErrorKind::TooLong || is_visible(&self.partial_text) {
             return Err(self.keep_partial_answer(error).await.into());
         }
@@ -340,6 +353,7 @@ impl<'a> Turn<'a> {
             .progress
             .with(|progress| std::mem::take(&mut progress.changed));
         let message = result_message(&ids, &made.answers, &changed.unwrap_or_default());
+        // Before the handoff, which adds the first paragraphs of the new agent to the held message.
         self.session.conversation.hold(Some(message));
         Box::pin(self.hand_off()).await;
         self.context.shared.count_answers(&made.answers);
@@ -427,6 +441,7 @@ impl<'a> Turn<'a> {
         );
         self.session.conversation.hold(Some(Message::user(message)));
         if let Err(error) = self.switch(agent).await {
+            // The message addresses the agent that did not begin. The current one must not receive it.
             self.session.conversation.hold(None);
             let failed = format!("the handoff to `{name}` failed: {error}");
             self.context.warn(&failed).await;
@@ -533,6 +548,7 @@ impl<'a> Turn<'a> {
         if let Some(progress) = &mut interrupted.progress {
             self.context.shared.count_answers(&progress.ended);
             let toolbox = &*self.session.tools.toolbox;
+            // Before the repair stores the results: a hook may have to redact them.
             results::run_hooks_on_unseen(&self.context, toolbox, progress).await;
         }
         self.session.conversation.repair(interrupted).await?;

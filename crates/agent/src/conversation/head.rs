@@ -85,6 +85,7 @@ pub(super) fn title(message: &Message) -> String {
 
 pub(super) fn shorten(text: &str) -> String {
     let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    // Masked before it is cut: the mask does not recognize a part of a credential.
     let line = mask_credentials(&line);
     let mut title: String = line.chars().take(MAX_TITLE_CHARS).collect();
     if title.len() < line.len() {

@@ -80,6 +80,7 @@ impl InterruptedTurn {
     }
 
     fn output(&self, id: &str) -> ToolOutput {
+        // A session that another process left behind has no progress: the call may have run or not.
         let Some(progress) = &self.progress else {
             return ToolOutput::error(INTERRUPTED);
         };

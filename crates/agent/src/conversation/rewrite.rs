@@ -50,6 +50,7 @@ fn join_messages(messages: Vec<Message>) -> Result<Message, &'static str> {
         joined.content.extend(message.content);
     }
     let is_result = |block: &Block| matches!(block, Block::ToolResult(_));
+    // Providers require results first. The sort is stable, so that texts keep their order.
     joined.content.sort_by_key(|block| !is_result(block));
     Ok(joined)
 }

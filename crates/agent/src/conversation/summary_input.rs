@@ -144,6 +144,8 @@ impl SummaryInput {
         let mut from = None;
         for (at, pair) in self.messages.windows(2).enumerate() {
             left_out += size(&pair[0]);
+            // The rest begins with an answer, never with results, whose calls would be gone. `beginning` puts a message
+            // of the user before it.
             if pair[1].role == Role::Assistant {
                 from = Some(at + 1);
                 if left_out >= bytes {

@@ -21,6 +21,7 @@ impl Approver for ForkApprover {
     async fn approve(&self, question: &ApprovalRequest<'_>) -> Approval {
         let is_listed = self.listed.contains(&question.call.name);
         let needs_user = match question.concern.map(|concern| concern.kind) {
+            // Skills are protected, and writing them is the purpose of this tool.
             Some(ConcernKind::WritesProtected) => question.call.name != "skill_manage",
             Some(ConcernKind::LeavesSandbox) => true,
             Some(ConcernKind::SendsData | ConcernKind::CannotBeUndone) | None => false,

@@ -41,6 +41,7 @@ impl fmt::Display for ForkDifference {
 /// Returns the differences between a fork and its parent, in the order of [`InheritedPart`].
 pub(super) fn differences(parent: &Snapshot, fork: &Snapshot) -> Vec<ForkDifference> {
     let mut found = Vec::new();
+    // The identity of a piece covers all pieces before it: equal tips mean equal prompts.
     if parent.prompt.tip() != fork.prompt.tip() {
         found.extend(system(&parent.prompt, &fork.prompt));
         found.extend(tools(&parent.prompt, &fork.prompt));

@@ -58,6 +58,7 @@ impl ForkListener {
     fn note(&self, event: &Event<'_>) {
         match event {
             Event::ModelCallEnded { usage, .. } => {
+                // Also without usage: a later call is not the first one.
                 self.record().first.get_or_insert(usage.copied());
             }
             Event::ToolEnded { answer, .. } => {

@@ -52,6 +52,7 @@ pub(super) fn approval_reason(
     let operation = access_request(context, ready);
     let name = operation.tool;
     let mode = context.shared.dependencies.approver.mode();
+    // Before the rules: plan mode also refuses a call that a rule allows.
     if let Some(why) = mode::refusal(mode, ready) {
         return Err(ToolOutput::error(why));
     }
@@ -59,6 +60,7 @@ pub(super) fn approval_reason(
     let permissions = &context.shared.team.permissions;
     let concern = concern(context, ready);
     let kind = concern.as_ref().map(|concern| concern.kind);
+    // A tool that reads may still carry data away in its arguments, so that it is not judged as read-only then.
     let is_harmless = operation.read_only && kind.is_none();
     let operation = AccessRequest {
         // A delegation or a handoff only gives a task: the calls of the other agent are approved one by one.
@@ -72,12 +74,14 @@ pub(super) fn approval_reason(
             )));
         }
         PermissionDecision::Unclear { rule, why } => {
+            // An earlier approval does not settle this doubt, so that grants are not looked up.
             return Ok(Some(Reason {
                 rule: Some(rule),
                 doubt: Some(why),
                 concern,
             }));
         }
+        // A hook that asks means this very call: earlier approvals do not count in these two arms.
         PermissionDecision::Ask(rule) if decided.is(HookDecision::Ask) => {
             return Ok(Some(Reason::new(rule, concern)));
         }
@@ -85,6 +89,8 @@ pub(super) fn approval_reason(
             return Ok(Some(Reason::new(None, concern)));
         }
         PermissionDecision::Ask(Some(rule)) => Reason::new(Some(rule), concern),
+        // Before the arms that allow: neither a general rule nor a hook nor a mode permits a change of protected files
+        // without a question. Only a rule that names the file does; it leaves no concern.
         _ if kind == Some(ConcernKind::WritesProtected) => Reason::new(None, concern),
         PermissionDecision::Allow => return Ok(None),
         PermissionDecision::Ask(None) if decided.is(HookDecision::Allow) => return Ok(None),
@@ -103,6 +109,8 @@ pub(super) fn approval_reason(
 /// Returns the operation that rules judge.
 fn access_request<'a>(context: &TurnContext<'_>, ready: &'a ReadyCall) -> AccessRequest<'a> {
     let sandbox = &context.shared.dependencies.tools.sandbox;
+    // A sandbox without rules for single files (Landlock) changes nothing for the judgment: a command in it can write
+    // protected files.
     AccessRequest {
         sandboxed: sandbox
             .as_ref()
@@ -149,6 +157,8 @@ pub(super) fn protected_concern(
 /// Returns the effect of the call that requires an approval, unless a rule written by the user names it.
 fn concern(context: &TurnContext<'_>, ready: &ReadyCall) -> Option<Concern> {
     let operation = access_request(context, ready);
+    // A call carries one concern. This one comes first, because a rule that allows the tool in general does not settle
+    // it.
     if let Some(concern) = protected_concern(context, &operation) {
         return Some(concern);
     }

@@ -75,6 +75,8 @@ pub(super) async fn execute(
     let mut prepared = Vec::with_capacity(calls.len());
     let mut permitted = Vec::with_capacity(calls.len());
     let mut ends_turn: Option<String> = None;
+    // All calls are judged before the first one runs: the user answers in the order of the calls, and a hook that ends
+    // the turn keeps all later calls from running.
     for (call, why) in calls {
         let ended = ends_turn.as_ref().map(|_| TURN_ENDED_BY_HOOK.to_owned());
         let candidate = match why.or(ended) {
@@ -103,6 +105,7 @@ pub(super) async fn execute(
         observer: watcher(false),
     };
     let mut answers = session.tools.toolbox.run(prepared, &batch).await;
+    // Before the hooks, which must see the result that the model receives.
     outside::repeat(
         context,
         session,

@@ -28,6 +28,8 @@ impl TurnCancellation {
             return Ok(work.await);
         };
         tokio::select! {
+            // An interrupt wins over work that completes at the same moment, so that the end of the turn does not
+            // depend on chance.
             biased;
             () = cancel.cancelled() => Err(Stop::Interrupted),
             over = wait_for_time_limit(meter) => Err(Stop::Budget(over)),
@@ -49,6 +51,7 @@ impl TurnCancellation {
             tokio::time::sleep(GRACE).await;
         };
         tokio::select! {
+            // The reverse order of `run_until_cancelled`: work that is complete when the grace period ends counts.
             biased;
             done = work => Some(done),
             () = grace_is_over => None,

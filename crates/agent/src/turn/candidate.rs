@@ -48,6 +48,7 @@ impl HookDecisions {
     /// # Errors
     /// The result of a call that must not be made.
     pub(super) fn record(&mut self, tool: &str, verdict: &Verdict) -> Result<(), ToolOutput> {
+        // Before a denial returns: the same verdict may deny the call and end the turn.
         if let Some(why) = &verdict.ends_turn {
             self.ends_turn.get_or_insert_with(|| why.clone());
         }

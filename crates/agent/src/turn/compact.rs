@@ -133,6 +133,7 @@ impl Compactor<'_, '_> {
         let before = spent(self.context.shared);
         let summary = self.summarize(trigger).await;
         // Replaying this turn's answer later does not save this spend.
+        // Before the error is returned: a summary that failed was paid for as well.
         self.spend.exclude_since(before, self.context.shared);
         self.restart_with_summary(trigger, summary?).await
     }
@@ -145,6 +146,7 @@ impl Compactor<'_, '_> {
         let before = spent(self.context.shared);
         let mut compaction = self.hook_input(trigger);
         self.session.conversation.restart(&summary).await?;
+        // The usage is that of the long conversation. With it, the next turn would compact the short one again.
         self.session.reset_usage();
         if trigger == CompactionTrigger::Overflow {
             self.message
@@ -168,6 +170,8 @@ impl Compactor<'_, '_> {
             .cancellation
             .run_until_cancelled(self.session.emit_session_start("compact"))
             .await;
+        // A second time, because the `session_start` hooks have added paragraphs since. Also after an interrupt, which
+        // is returned only below.
         if trigger == CompactionTrigger::Overflow {
             self.message.hold(self.session);
         }

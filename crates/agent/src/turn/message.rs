@@ -147,6 +147,7 @@ impl<'a> TurnMessage<'a> {
         self.appended_by.extend(added.by);
         let mut message = self.after_summary(&session.conversation);
         let open_call_results = std::mem::take(&mut session.open_call_results);
+        // Providers require the results of calls directly after the calls, so they precede the text.
         message.content.splice(0..0, open_call_results);
         message
     }

@@ -12,6 +12,7 @@ const EDITING_TOOLS: [&str; 3] = ["edit_file", "write_file", "apply_patch"];
 /// calls of a sub-agent or of another agent are judged one by one.
 pub(super) fn refusal(mode: PermissionMode, ready: &ReadyCall) -> Option<String> {
     let tool = ready.call.name.as_str();
+    // Work may be given away: the mode holds for the calls of the other agent, too.
     let is_permitted = ready.read_only || [DELEGATION_TOOL, HANDOFF_TOOL].contains(&tool);
     (mode == PermissionMode::Plan && !is_permitted).then(|| {
         format!(

@@ -80,6 +80,7 @@ pub(super) async fn call_model(
         let Some(error) = answered.as_ref().err() else {
             break;
         };
+        // Once a part of an answer is shown, the answer of another model would follow it.
         if is_shown.load(Ordering::Relaxed) || !error.retryable() {
             break;
         }
@@ -121,6 +122,7 @@ pub(super) async fn call_model(
         elapsed: began.elapsed(),
         diagnosis: diagnosis.as_ref(),
     };
+    // Counted before the caller stores the answer: it was paid for even if that fails.
     let cost = record(context, session, &call);
     session.record_answer(reply.usage);
     Ok(ModelAnswer {

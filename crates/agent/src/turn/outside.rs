@@ -147,6 +147,7 @@ async fn ask(
         arguments,
         rule: rule.as_deref(),
         doubt: None,
+        // No pattern: an approval to leave the sandbox holds for this call only.
         pattern: None,
         why: None,
         concern: Some(&concern),

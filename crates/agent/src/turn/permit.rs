@@ -23,6 +23,7 @@ pub(super) async fn permit(
     }
     let prepared = toolbox.prepare(call);
     let mut decided = HookDecisions::default();
+    // Arguments are rewritten before anything judges them: guards, rules and the user see those that run.
     let prepared = match transform(context, toolbox, prepared, &mut decided).await {
         PreparedCall::Ready(mut ready) => {
             match judge(context, toolbox, &mut ready, &mut decided).await {
@@ -107,6 +108,7 @@ async fn before_use(
     let verdict = emit_about(context, When::PreToolUse, ready).await;
     decided.record(&ready.call.name, &verdict)?;
     let is_rewritten = rewrite(toolbox, ready, &verdict);
+    // Before the error of the rewrite is returned: a refused call shows the model what the hooks added, too.
     decided.added.add(verdict);
     if is_rewritten? {
         check_again(context, ready, decided).await

@@ -41,6 +41,7 @@ pub(super) fn reserve_for(
     let reserved = context.shared.meter.reserve(model, next);
     let of_chat = reserved.map_err(|over| Stop::Budget(over.message))?;
     let limits = context.shared.limits.as_ref();
+    // Without room in the fork, the drop of `of_chat` releases the tokens of the chat.
     let of_fork = limits.map(|limits| limits.reserve(next)).transpose()?;
     Ok((of_chat, of_fork))
 }

@@ -74,6 +74,7 @@ async fn run_hooks_on_result(
         transform_result(context, answer, &tool).await;
         report_ended(context, answer);
     }
+    // Read after the transform: `post_tool_use` sees the text that the model receives.
     let response = response(&answer.output);
     let emitted = hook_emitter.emit_tool_event(When::PostToolUse, &tool, |input| {
         input.tool_response = Some(response);

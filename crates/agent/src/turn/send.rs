@@ -72,6 +72,7 @@ async fn send_through_hooks(
             }
         }
     }
+    // Also if a hook denies the request: the held message may have the results of calls that are stored already.
     append_held(conversation, rewritten).await?;
     if let Some(why) = denial {
         return Err((Stop::Hook(why).into(), None));
