@@ -151,6 +151,7 @@ impl Operation for ActionTool {
         if let Err(refusal) = confined(&access, &effects, &context.workspace) {
             return refusal.into();
         }
+        // Before the run: a file that changes while the action reads it differs from its witness.
         for path in paths(&effects.reads) {
             context.witness.observe(Observation::Content(path));
         }

@@ -125,6 +125,7 @@ impl Operation for Run {
         let turn = chat.turn(input, &CancellationToken::default()).await;
         drop(call_guard);
         let sum = chat.close().await;
+        // Before the failure of the turn is returned: its calls were paid for, too.
         account(&given, &name, &sum, runtime).await;
         let turn = turn.map_err(|error| failure(&given, &error))?;
         if let Stop::Budget(_) = turn.stop {

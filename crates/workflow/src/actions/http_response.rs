@@ -171,6 +171,7 @@ impl Requester<'_> {
         let headers = response.headers().clone();
         if status.is_client_error() || status.is_server_error() {
             let read = self.read(response, MAX_ERROR_BODY_BYTES).await;
+            // The status is known: a body that breaks off only makes the message shorter.
             let (body, _) = read.unwrap_or_default();
             let kind = match status {
                 StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => unauthorized,

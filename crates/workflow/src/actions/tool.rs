@@ -149,6 +149,7 @@ impl Operation for ToolStep {
         Ok(json!({
             "workspace": context.workspace.root().to_string_lossy(),
             "tool": self.call.tool.implicit_inputs(arguments, &context)?,
+            // A hit makes no call: a result from before a rule denied it must have another key.
             "denied": self.call.rules.denied(),
         }))
     }
@@ -390,6 +391,7 @@ impl ToolCall {
             && effects.reads.include_files()
             && witness.is_empty();
         if unwitnessed {
+            // A validated result without a witness would never be found outdated.
             spending::decline_storing("it read files and recorded no witness of them");
         }
         self.result(output)

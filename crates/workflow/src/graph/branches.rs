@@ -26,6 +26,7 @@ impl Runner<'_> {
     ) -> Result<Value, RunFailure> {
         let scope = Scope::new(&self.context, state);
         let mut started = Vec::new();
+        // All conditions see the state before the branches, and one that fails ends the node before anything has run.
         for branch in branches {
             if self.holds(branch.condition.as_ref(), node, &scope).await? {
                 started.push(branch);
@@ -76,6 +77,7 @@ impl Runner<'_> {
             let name = format!("{path}[{index}]");
             let (done, is_cancelled) = (&done, &is_cancelled);
             runs.push(async move {
+                // Checked when the future is polled for the first time, which happens when a slot is free.
                 if is_cancelled.load(Ordering::Relaxed) {
                     return (index, cancelled(&name, index));
                 }
@@ -180,6 +182,7 @@ async fn results_of(
     concurrency: Option<usize>,
 ) -> Value {
     let concurrency = concurrency.unwrap_or(DEFAULT_CONCURRENCY);
+    // Unordered, so that a slow branch does not keep the slots of branches after it that have ended.
     let ended = stream::iter(branches).buffer_unordered(concurrency);
     let mut results: Vec<(usize, Value)> = ended.collect().await;
     results.sort_by_key(|(index, _)| *index);

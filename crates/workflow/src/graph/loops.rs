@@ -85,6 +85,7 @@ impl Runner<'_> {
                 });
                 return Ok(with_fields_of(&output, ended));
             }
+            // After the last round, there is no generation that could use a correction.
             if let Some(corrector) = reflection.corrector.as_ref().filter(|_| round < max) {
                 let correcting = format!("{path}/corrector[{round}]");
                 match self.run_part(corrector, correcting, &state).await {
@@ -214,6 +215,7 @@ impl Runner<'_> {
                 return Ok(outcome(state, errors, true));
             }
             let correcting = format!("{path}/{}[{}]", correct.name, count + 1);
+            // A copy: a failed correction must leave the state that was validated.
             let mut corrected = state.clone();
             match self.node(correct, correcting, &mut corrected).await {
                 Ok(_) => state = corrected,

@@ -190,6 +190,7 @@ impl<'r> Planner<'r> {
             return Ok(true);
         };
         let holds = self.agent.templates.holds(condition, scope).await;
+        // Before the outcome is used: a condition that has read an unknown field has no outcome.
         if let Some(node_to_run) = state.take_first_read() {
             return Err(PlanEnd(format!(
                 "what comes after `{node}` is known when `{node_to_run}` has run"
@@ -278,6 +279,7 @@ impl<'r> Planner<'r> {
         path: &str,
         state: &mut State,
     ) -> Result<(), PlanEnd> {
+        // One check more than iterations: the condition has to fail after the last one.
         for iteration in 0..=maximum {
             let scope = Scope::new(&self.context, state);
             let holds = self.condition_holds(Some(condition), &scope, path, state);

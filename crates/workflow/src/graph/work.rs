@@ -201,6 +201,7 @@ impl Runner<'_> {
         state: &mut State,
     ) -> Result<Arc<Value>, RunFailure> {
         let mut last = Arc::default();
+        // One check more than iterations: the condition has to fail after the last one.
         for iteration in 0..=maximum {
             // The scope shares the state and must be dropped before the body changes it; otherwise the
             // change would copy the state.

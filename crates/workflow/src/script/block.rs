@@ -112,6 +112,7 @@ pub(super) fn prepare(source: &str, has_results: bool) -> Result<Program, BlockE
     let has_results = has_results || branches::mentioned(parsed.suite());
     let mut text = apply(&source, 0, source.len(), guards.edits);
     if has_results {
+        // Parsed again, because the edits of the guards have moved all places.
         text = branches::with_attributes_as_calls(&text, parse(&text)?.suite());
     }
     let prelude = format!("{PRELUDE}{}", guards::text(&guards.used));

@@ -217,6 +217,7 @@ fn converted(
     hint: &str,
 ) -> Result<Map<String, Value>, ScriptFailure> {
     let field = |(key, value): (String, MontyObject)| {
+        // Each field is one level below the mapping that contains it.
         let value = plain(value, MAX_DEPTH - 1).map_err(|unrepresentable| {
             let failure = unrepresentable.failure(&root(&key));
             script_error(format!("{failure}; {hint}"))

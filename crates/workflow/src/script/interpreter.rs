@@ -30,6 +30,7 @@ pub(super) fn run(
     let time_limit = Duration::from_millis(block.time_limit_ms);
     let has_results = branches::has_results(&block.state);
     let Compiled { program, run } = programs.get(&block.source, block.first_line, has_results)?;
+    // Digests instead of a copy: the state itself is moved into the interpreter.
     let before = if program.changes {
         digests(&block.state)
     } else {

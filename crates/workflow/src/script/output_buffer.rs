@@ -19,6 +19,7 @@ impl OutputBuffer {
     }
 
     pub(super) fn push(&mut self, text: &str) {
+        // Once a part was dropped, later text is dropped, too: the kept text has no gaps.
         let room = if self.dropped > 0 {
             0
         } else {

@@ -290,6 +290,7 @@ impl WorkerPool {
             self.time_limit
         };
         let line = match timeout(limit, worker.exchange(&request)).await {
+            // The return drops the worker, which kills it and what the block has started.
             Err(_) => {
                 return Err(failure(
                     "script_timeout",
@@ -311,6 +312,7 @@ impl WorkerPool {
                 "the worker of the block gave the answer of another block and was stopped: an earlier block may have split its process (`os.fork()`); run it again",
             ));
         }
+        // Only a worker that has given a proper answer is used again. The greeting counts as an answer, too.
         if worker.answered <= BLOCKS_PER_WORKER {
             self.idle.lock().push(worker);
         }

@@ -165,6 +165,7 @@ impl Worker {
 
     /// Returns how a worker that closed its pipes ended.
     async fn silence(&mut self) -> WorkerError {
+        // The status of a worker that had to be killed is that of the kill, not the reason of its end.
         let (status, is_in_time) = self.group.end_within(EXIT_TIMEOUT).await;
         let stderr_tail = self.stderr_tail.finish().await;
         WorkerError::Ended {

@@ -76,6 +76,7 @@ impl Python3Options {
             memory_limit: self.memory_limit,
         };
         let mut environment = self.environment;
+        // Another directory for temporary files is not visible in the sandbox.
         if let Some(sandbox) = &self.sandbox {
             environment.retain(|(name, _)| name != "TMPDIR");
             environment.push(("TMPDIR".into(), sandbox.temporary().into()));

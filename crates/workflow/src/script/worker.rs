@@ -44,6 +44,7 @@ pub fn serve() -> ExitCode {
         return ExitCode::from(2);
     }
     limits::confine(greeting.memory_limit);
+    // Only now: no block arrives before the limits are in force.
     if write_line(READY.as_bytes()).is_err() {
         return ExitCode::from(2);
     }

@@ -138,6 +138,7 @@ impl Templates {
         let signs = assignments(text);
         let first = *signs.first()?;
         let mut comparison = text.to_owned();
+        // From the end, so that the offsets before it stay valid.
         for at in signs.iter().rev() {
             comparison.insert(*at, '=');
         }
@@ -209,6 +210,7 @@ fn assignments(text: &str) -> Vec<usize> {
             (Some(open), _) if open == *byte && before != Some(b'\\') => quote = None,
             (Some(_), _) => {}
             (None, b'"' | b'\'') => quote = Some(*byte),
+            // In the parentheses of a call, a lone `=` gives a named argument.
             (None, b'(') => {
                 calls.push(before.is_some_and(|c| c.is_ascii_alphanumeric() || c == b'_'))
             }

@@ -212,6 +212,7 @@ impl Templates {
         for path in &paths {
             let mut parts = path.split('.');
             let name = parts.next().unwrap_or_default();
+            // Only the action knows the values of late names, so that they cannot be rendered here.
             if !NAMES.contains(&name) || late_names.contains(&name) {
                 continue;
             }
@@ -287,6 +288,7 @@ impl Templates {
             return None;
         }
         let source = replaced.unwrap_or_else(|| text.to_owned());
+        // The inserted variables are code, and the ranges of the first scan belong to the text before the replacement.
         scan = scan::template(&source);
         let template = Template {
             is_expression: false,

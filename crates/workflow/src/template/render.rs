@@ -139,6 +139,7 @@ impl Templates {
             message: error.to_string(),
             place: template.place.clone(),
         })?;
+        // A text that is derived from a secret is a secret, too: from here on, it is masked and sealed like that one.
         if template.derives_from_secrets {
             register_secrets(&json, &template.source, scope);
         }

@@ -187,6 +187,7 @@ fn tokens(source: &str, mut at: usize, closing: Option<u8>) -> (Tokens, usize) {
     let mut open_braces = 0_usize;
     while let Some(&byte) = bytes.get(at) {
         let closes = closing == Some(byte) && bytes.get(at + 1) == Some(&b'}');
+        // In `{{ {'a': {}} }}` the first two closing braces end mappings, not the expression.
         if closes && (byte == b'%' || open_braces == 0) {
             return (found, at + 2);
         }

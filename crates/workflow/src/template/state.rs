@@ -173,6 +173,7 @@ impl State {
     #[must_use]
     pub fn into_fields(self) -> Map<String, Json> {
         let fields = self.to_map();
+        // Otherwise `self` shares the map, which would have to be copied.
         drop(self);
         Arc::unwrap_or_clone(fields)
     }

@@ -195,6 +195,8 @@ async fn source_digest(
         }
     };
     if let Some(local) = runtime.storage.local_path(path) {
+        // One observation gives the digest in the key and the state that the guard compares. Two reads could see two
+        // contents.
         let looked = tokio::task::spawn_blocking(move || {
             let witness = Witness::default();
             witness.observe(Observation::Content(&local));
@@ -205,6 +207,7 @@ async fn source_digest(
         let digest = digest.map_err(|error| no_key(error.to_string()))?;
         return Ok((digest, Guard::Local(witnessed)));
     }
+    // Before the content is hashed: a change during the hashing then differs from this state, and nothing is stored.
     let before = runtime
         .storage
         .stat(path)

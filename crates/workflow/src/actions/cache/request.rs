@@ -323,6 +323,7 @@ fn ttl(given: &ArgumentList) -> Result<Duration, Failure> {
         ("ttl_hours", 3_600.0),
         ("ttl_days", 86_400.0),
     ];
+    // In order of precedence: the first one that is given wins.
     let mut chosen = match given.get("ttl") {
         None | Some(Value::Null) => None,
         Some(value) => {

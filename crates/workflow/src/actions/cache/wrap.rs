@@ -189,6 +189,7 @@ fn run_policy(request: &Request, handle: Option<&str>, runtime: &Runtime) -> Run
         .map(|tag| Label::new(TAG_LABEL, sealed(tag.clone(), &runtime.secret_set)));
     RunPolicy {
         ttl: Some(match request.action.metadata().cache_class {
+            // An action that declares how long its results last is never kept longer.
             CacheClass::Ttl(declared) => declared.min(request.ttl),
             _ => request.ttl,
         }),
@@ -277,6 +278,7 @@ async fn ask_cache(
     let mut hit = hit_policy(request, runtime);
     let mut damage = None;
     loop {
+        // Built for a miss only: its labels need the handle, for which the arguments are encoded and hashed again.
         let run = || run_policy(request, Some(handle()), runtime);
         let call = call(request, &identity.input);
         let started = runtime.cache.begin_with(&call, &hit, run).await;
@@ -392,6 +394,7 @@ impl WrappedRun {
             guard,
             damage,
         } = self;
+        // A run without a key stores nothing, so that the files that it reads need no witness.
         if handle.is_some() {
             witness(&request, &ticket, runtime).await?;
         }
@@ -404,6 +407,8 @@ impl WrappedRun {
             action.run_without_alternatives(arguments, runtime, &witness_list)
         });
         let (ended, inner_spend) = spending::run_metered(running).await;
+        // Wraps inside have rows of their own in the ledger. Their spend must not be counted in the row of this one
+        // again.
         ticket.charge(inner_spend.charged);
         ticket.subtract_nested(inner_spend.accounted);
         spending::add_accounted(Spend {
@@ -414,6 +419,8 @@ impl WrappedRun {
             Ok(result) => result,
             Err(failure) => {
                 let failure = redacted(failure, runtime);
+                // Before the alternatives, which have keys of their own: callers that wait for this key would otherwise
+                // wait for them, too.
                 let summary = ticket.fail(RunFailure::new(failure.clone())).await;
                 Response {
                     status: &status,

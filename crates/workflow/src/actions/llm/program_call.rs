@@ -262,6 +262,7 @@ impl<'a> ProgramCall<'a> {
             ended,
             Err(JobError::NoSandbox(_) | JobError::Process(Error::Start(_)))
         ) {
+            // A program that did not start has answered nothing, and cost nothing.
             self.account(started, runtime).await;
         }
         let program = &self.program.command;

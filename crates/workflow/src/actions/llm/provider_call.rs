@@ -148,6 +148,7 @@ impl<'a> ProviderCall<'a> {
         lines.finish();
         let result = self.account(reply?, started, runtime).await;
         result.map_err(|failure| Failure {
+            // The answer of a fallback would follow the shown part of this one.
             allows_alternatives: failure.allows_alternatives && !is_shown,
             ..failure
         })
@@ -163,6 +164,7 @@ impl<'a> ProviderCall<'a> {
         let charge = self.model.charge(&reply, &self.request.parameters);
         let (usage, cost) = (charge.usage, charge.cost());
         let counted = reply.usage.map(|_| usage);
+        // Before the answer is checked: it is paid for even if it is not valid.
         runtime.meter.record(counted.as_ref(), cost);
         if let Err(unknown) = &charge.cost
             && !matches!(unknown, Unpriced::Model(_) | Unpriced::Usage)

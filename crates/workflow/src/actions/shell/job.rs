@@ -58,6 +58,7 @@ impl Job {
             .current_dir(&self.directory)
             .env_clear()
             .envs(&self.environment);
+        // After the variables of the run, whose directory for temporary files is not visible in the sandbox.
         if let Some(sandbox) = &self.sandbox {
             command.env("TMPDIR", sandbox.temporary());
         }

@@ -36,6 +36,7 @@ pub fn check(source: &str, first_line: u32) -> Result<(), ScriptFailure> {
 pub(super) fn compile(lua: &Lua, source: &str) -> mlua::Result<Function> {
     lua.load(source.trim_end())
         .set_name(CHUNK)
+        // No bytecode: Lua does not verify it, and a wrong one can break the interpreter.
         .set_mode(ChunkMode::Text)
         .into_function()
 }

@@ -120,6 +120,7 @@ impl JsonConverter {
         last: usize,
         depth: usize,
     ) -> Result<Value, Unrepresentable> {
+        // A single large index must not make a list of that length.
         if last - pairs.len() > MAX_MISSING {
             return Err(Unrepresentable::new(format!(
                 "a list of {} items with {last} as the last index; use text as keys: tostring(index)",
@@ -153,6 +154,7 @@ impl JsonConverter {
                 value.map_err(|unrepresentable| unrepresentable.within(format!("[{key:?}]")))?;
             fields.push((key, value));
         }
+        // Tables have no order of keys. Sorted, equal tables are equal JSON.
         fields.sort_by(|(one, _), (other, _)| one.cmp(other));
         if let Some(duplicate) = fields.windows(2).find(|pair| pair[0].0 == pair[1].0) {
             let key = &duplicate[0].0;

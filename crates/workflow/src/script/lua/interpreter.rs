@@ -76,6 +76,7 @@ impl Block<'_> {
                 Ok(JsonConverter::new(maximum).returned(returned.into_vec()))
             })
             .map_err(|error| diagnose::failure(&error, self.block.first_line, self.memory_limit));
+        // First of all: a block can catch the error of the time limit, and return a value.
         if let Some(line) = self.stopped.get() {
             return Err(ScriptFailure::new(
                 "script_timeout",

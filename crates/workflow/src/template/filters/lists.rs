@@ -150,6 +150,7 @@ fn join(state: &State, value: Value, given: Given) -> Result<String, Error> {
     let joiner = joiner.as_ref().map(printing::text).unwrap_or_default();
     let attribute = Attribute::new(attribute, None);
     let items = items(state, value)?;
+    // Before any text is made: a long separator could fill the memory.
     bounds::check_size(joiner.len().checked_mul(items.len()))?;
     let parts: Result<Vec<String>, Error> = items
         .iter()
