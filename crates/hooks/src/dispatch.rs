@@ -89,6 +89,7 @@ impl Hooks {
                     only,
                     definition,
                     dialect,
+                    // The place of the definition does not change the output of a hook.
                     source: _,
                     place: _,
                 } = entry;

@@ -72,6 +72,7 @@ impl Sessions {
         session: &str,
         background_reports: BackgroundReport,
     ) {
+        // The session may have ended meanwhile: its late reports are dropped.
         if let Some(session) = self.0.lock().get_mut(session) {
             session.background_reports.push(background_reports);
         }

@@ -42,6 +42,7 @@ struct Turn {
 
 impl Turns {
     fn record(&mut self, input: &Input) {
+        // Messages are kept by turn. Without an ID, those of different conversations would be mixed.
         if input.turn_id.is_empty() {
             return;
         }
@@ -86,6 +87,7 @@ impl ElideRepeatedToolResults {
         }
         let messages = {
             let turns = self.turns.lock();
+            // Only references are copied, so that the search through the conversation does not hold the lock.
             turns.by_id.get(&input.turn_id)?.messages.clone()
         };
         let earlier = earlier(&messages, call, &response.text)?;
@@ -93,6 +95,7 @@ impl ElideRepeatedToolResults {
             "[unchanged: the same result as that of the earlier call {earlier} of {} with the same arguments]",
             call.name
         );
+        // The line is only worth it if it is shorter than the result.
         (response.text.len() > line.len()).then_some(line)
     }
 }

@@ -49,6 +49,8 @@ impl HttpPost {
             return false;
         }
         if reported_failures.len() >= MAX_REMEMBERED_FAILURES {
+            // Forgetting them costs no more than a repeated message. The list must not grow with each session of a long
+            // run.
             reported_failures.clear();
         }
         reported_failures.insert(at)

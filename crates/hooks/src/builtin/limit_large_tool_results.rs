@@ -108,6 +108,7 @@ impl ResultFiles {
             .suffix(".txt")
             .tempfile_in(self.directory(session)?)?;
         file.write_all(text.as_bytes())?;
+        // The model may read the file in any later turn. It is removed with the directory of the session.
         let (_, path) = file.keep().map_err(|failed| failed.error)?;
         Ok(path)
     }

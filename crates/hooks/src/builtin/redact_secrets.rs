@@ -154,6 +154,7 @@ impl SecretMask<'_> {
     fn written_arguments(self, arguments: &str) -> Option<String> {
         match serde_json::from_str::<Value>(arguments) {
             Ok(value) => self.value(&value).map(|masked| masked.to_string()),
+            // The model may have been cut off in the middle of its arguments.
             Err(_) => self.text(arguments),
         }
     }

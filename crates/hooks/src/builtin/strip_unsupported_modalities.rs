@@ -58,6 +58,7 @@ impl SimpleBuiltin for StripUnsupportedModalities {
     }
 
     async fn handle(&self, input: &Input) -> Result<Output, Fault> {
+        // A hook can only change unsent messages; changes of others would break the cached prefix, and are ignored.
         let from = input.messages.len().saturating_sub(input.unsent);
         let unsent = &input.messages[from..];
         let holds_images = unsent

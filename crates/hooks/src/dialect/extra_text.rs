@@ -53,6 +53,7 @@ pub(super) fn names_denial(event: Event, said: &[u8]) -> bool {
     const DENIALS: [&str; 3] = ["\"deny\"", "\"block\"", "false"];
     let text = String::from_utf8_lossy(said);
     let denies = |key: &&str| {
+        // A search and no parser, because the output is no valid JSON.
         let values = text.split(*key).skip(1).map(str::trim_start);
         let values = values.filter_map(|rest| rest.strip_prefix(':'));
         values

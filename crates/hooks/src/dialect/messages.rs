@@ -49,6 +49,8 @@ pub(super) fn parse_rewritten(
     }
     let (before, tail) = (&pieces[sent..], &updated[sent..]);
     let originals = &input.messages[input.messages.len().saturating_sub(input.unsent)..];
+    // Only with the same number and roles does each piece belong to a known message, from which the data that pieces
+    // cannot express is restored.
     let unsent = match is_aligned(before, tail) {
         _ if before == tail => None,
         true => Some(rebuild_aligned(originals, tail)?),
@@ -130,6 +132,7 @@ fn regroup(originals: &[Arc<Message>], mut tail: &[Value]) -> Result<Vec<Message
         match kept {
             Some(index) => {
                 let original = originals.remove(index);
+                // An original is used once: of two equal messages, the second piece must find its own original.
                 tail = &tail[pieces(&original).len()..];
                 messages.push(original.as_ref().clone());
             }

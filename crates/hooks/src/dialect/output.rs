@@ -232,6 +232,7 @@ impl<'a> OutputParser<'a> {
     /// Claude Code continues with the context of a `Stop` hook, as with the reason of a block. A
     /// background hook ends after the turn: its context is for the next turn.
     fn advise(&self, call: HandlerCall<'_>, output: &mut Output) {
+        // Claude Code goes on with this context, which is the effect of a block here.
         let goes_on = self.dialect == Dialect::Claude && self.event == Event::Stop;
         if !goes_on || call.in_background {
             return;

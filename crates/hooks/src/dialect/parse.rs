@@ -131,6 +131,8 @@ impl InputParser<'_> {
             return Ok(messages);
         };
         let unsent = usize::try_from(unsent).unwrap_or(usize::MAX);
+        // The input counts pieces, and one message can be several pieces. Parsing the sent ones alone gives their
+        // number of messages.
         let Some(sent) = pieces.len().checked_sub(unsent) else {
             return Err(wrong("unsent", "there are not so many messages"));
         };

@@ -32,6 +32,7 @@ pub(super) fn assemble(
     let added = added(&dependencies.builtins, agent, &mut problems);
     for entry in entries.into_iter().chain(added) {
         let event = entry.event;
+        // All problems are collected, so that one run reports each of them.
         match ready(entry, &hooks.ready[event as usize], dependencies, &shared) {
             Ok(ready) => hooks.add(ready),
             Err(problem) => problems.push(problem),

@@ -32,6 +32,7 @@ pub(super) async fn run_handler(
     let began = Instant::now();
     if entry.definition.background.is_some() {
         let (entry, handler, input) = (entry.clone(), Arc::clone(handler), input.clone());
+        // Before the spawn: the end of the session must already see this hook as running.
         sessions.begin(&input.session_id);
         let sessions = Arc::clone(sessions);
         let report = HandlerReport::new(&entry, began, Ok(Output::default()));

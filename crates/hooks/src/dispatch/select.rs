@@ -16,6 +16,7 @@ pub(super) fn select<'a>(
     let mut told: Vec<(usize, &ReadyHook)> = Vec::with_capacity(ready.len());
     for (at, ready) in ready.iter().enumerate() {
         let is_said = || told.iter().any(|(_, other)| other.same_as == ready.same_as);
+        // The matcher comes first: an equal hook that does not match must not hide this one.
         if is_for(ready, input) && !is_said() {
             told.push((at, ready));
         }

@@ -62,6 +62,7 @@ impl VerdictBuilder {
     /// Returns the verdict. A denial discards a synthetic answer.
     pub(super) fn verdict(mut self) -> Verdict {
         if self.verdict.denial().is_some() {
+            // An answer in place of the call would hide the denial.
             self.verdict.synthetic = None;
         }
         self.verdict

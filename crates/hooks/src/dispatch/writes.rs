@@ -79,6 +79,7 @@ fn of_files(entry: &HookEntry, tool: &ToolUse, fits: &impl Fn(&ToolUse) -> bool)
     let written = written(tool);
     let paths = tool.resource_access.writes.iter();
     let write = |path: &std::path::PathBuf| {
+        // Only the first that fits: the hook must see each write once.
         let mut candidates = candidates(entry.dialect, tool, path, &written).into_iter();
         candidates.find(|candidate| fits(candidate))
     };
@@ -159,6 +160,7 @@ pub(super) fn combine(
     for (is_of_file, said) in said {
         match said {
             Ok(output) => {
+                // A hook that has no opinion about one write has not allowed the whole call.
                 allows_all &= output.permission.is_some();
                 add(&mut all, output, is_of_file);
             }
@@ -206,6 +208,7 @@ fn add(all: &mut Output, output: Output, is_of_file: bool) {
     }
     join(&mut all.system_message, output.system_message);
     join(&mut all.additional_context, output.additional_context);
+    // Arguments of the presented call are not those of the real one, so that they are not taken over.
     if !is_of_file {
         all.updated_input = output.updated_input;
         all.removed_input = output.removed_input;

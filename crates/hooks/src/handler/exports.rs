@@ -75,6 +75,7 @@ pub(crate) async fn read(
             ended.code
         )));
     }
+    // A part of the variables could be worse than none: the last value may end in its middle.
     if ended.stdout_cut_at.is_some() {
         return Err(failed("they are longer than 1 MiB"));
     }

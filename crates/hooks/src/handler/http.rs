@@ -105,6 +105,7 @@ impl HttpHandler {
         if !status.is_success() {
             return Err(self.refused(status, response, &secrets).await);
         }
+        // From here on, a timeout may cut off a denial.
         has_begun.store(true, Ordering::Relaxed);
         let body = cachalot_storage::body(response, MAX_OUTPUT_BYTES as u64)
             .await
@@ -133,6 +134,7 @@ impl HttpHandler {
                     "{what} cannot be sent: there are line ends or control characters in it"
                 ))
             })?;
+            // The value may hold a secret: debug output of the headers then omits it.
             value.set_sensitive(true);
             headers.insert(name.clone(), value);
         }

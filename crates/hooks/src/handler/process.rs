@@ -95,6 +95,7 @@ impl ShellCommand {
                 Stream::Stdout => output.stdout.len(),
                 Stream::Stderr => output.stderr.len(),
             };
+            // Each output holds at most the limit, because nothing beyond it is kept.
             let kept = bytes.len().min(MAX_OUTPUT_BYTES - known);
             is_stdout_cut |= stream == Stream::Stdout && kept < bytes.len();
             output.push(stream, &bytes[..kept]);

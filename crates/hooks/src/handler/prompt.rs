@@ -39,6 +39,7 @@ pub(super) fn create(
     let named = model.unwrap_or_default();
     let model = match find_model(named, dependencies) {
         Ok(model) => Some(model),
+        // After the look-up: a model of the user's with such a name takes precedence.
         Err(_) if DEFAULT_MODEL_NAMES.contains(&named) => {
             let usual = dependencies.models.choose(None, &ModelSettings::default());
             let usual = usual.ok().filter(|model| model.ready().is_ok());

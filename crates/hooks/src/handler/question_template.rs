@@ -93,6 +93,7 @@ impl QuestionTemplate {
     /// A value that the template uses is missing, the template takes too many steps, or the result is
     /// empty.
     pub(super) fn render(&self, mut told: Map<String, serde_json::Value>) -> Result<String, Fault> {
+        // Before the empty fields are added: `input` has only the fields that the event has.
         let whole = Value::from(Serde(&told));
         for field in &self.fields {
             told.entry(*field)
@@ -124,6 +125,7 @@ fn fields(contract: &Contract) -> Vec<&'static str> {
 fn environment(undefined: UndefinedBehavior) -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(undefined);
+    // A question is plain text: escapes of HTML would change it.
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_fuel(Some(FUEL));
     // Errors then name the undefined expression.

@@ -106,6 +106,7 @@ impl CacheResponse {
                             self.replay(&question, outcome.key, input);
                             return output;
                         }
+                        // The next look-up ignores the entry. With `Refresh`, the new answer replaces it.
                         Err(why) => match mode_without_entry(mode) {
                             Some(next) => mode = next,
                             None => return blocked(&format!("frozen: {why}")),

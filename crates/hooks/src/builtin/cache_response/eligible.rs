@@ -55,6 +55,7 @@ pub(super) fn check_answer(
         .iter()
         .try_for_each(|call| check_call(question, call, now))?;
     match added_by.first() {
+        // No witness covers the context that a hook adds. Only a time to live limits its age.
         Some(who) if question.settings.ttl.is_none() => Err(Unsuitable::AddedContext(who.clone())),
         _ => Ok(()),
     }
@@ -117,6 +118,7 @@ fn check_call(question: &TurnQuestion, call: &TurnCall, now: Millis) -> Result<(
     if expires.is_some_and(|expires| expires <= now) {
         return Err(Unsuitable::ResultExpired(name.clone()));
     }
+    // A flat file holds neither an expiry nor witnesses: the answer would stay valid forever.
     if expires.is_some() && is_flat {
         return Err(Unsuitable::ResultExpires(name.clone()));
     }

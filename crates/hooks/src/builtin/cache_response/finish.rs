@@ -30,6 +30,7 @@ impl CacheResponse {
             }
             (Some(ActiveTurn::Runs(mut running)), Some(why)) => {
                 let elapsed = running.ticket.as_ref().map(Ticket::elapsed);
+                // The turn goes on. If it ends without another answer, `end` records this one.
                 running.rejected = Some(RejectedAnswer {
                     why: why.clone(),
                     spent: spent(answer, elapsed.unwrap_or_default()),
@@ -73,6 +74,7 @@ impl CacheResponse {
         let secret_mask = self.secret_mask(input);
         let text = secret_mask.and_then(|secret_mask| secret_mask.text(&answer.text));
         let text = text.unwrap_or_else(|| answer.text.clone());
+        // The masked text is checked, because it is the one that is replayed.
         let verdict = check_answer(&question, input, answer, self.clock.now())
             .and_then(|()| check(&text, question.form.as_ref()));
         match (ticket, question.store.flat.clone()) {
@@ -234,6 +236,7 @@ async fn write_to_file(
         (Ok(()), Err(why)) => Reason::StoreFault(why.to_string()),
         (Ok(()), Ok(())) => Reason::Declined(format!("kept in {}", file.name())),
     };
+    // The engine stores nothing of it, but its ledger has a row for each turn.
     decline(question, None, spent(answer, Duration::ZERO), reason).await;
     match put {
         Ok(()) => Ok(Output::default()),

@@ -121,6 +121,7 @@ fn complete(settings: &mut ResponseCacheSettings, values: Values<'_>, problems: 
     settings.path.take_if(|path| path.is_empty());
     if let Some(path) = &settings.path {
         check_path(path, values, problems);
+        // Such a file has no place for the conversation before a question.
         settings.matching = MatchingMode::Question;
     }
     let case_sensitive = values.boolean("case_sensitive");

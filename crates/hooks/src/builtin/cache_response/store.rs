@@ -87,6 +87,7 @@ impl ResponseStores {
         agent: &str,
         settings: &ResponseCacheSettings,
     ) -> Result<(Arc<ResponseStore>, bool), FlatFileError> {
+        // Held while the store is opened, so that an agent has one store and one notice.
         let mut opened = self.opened.lock();
         if let Some(known) = opened
             .get(agent)

@@ -101,6 +101,7 @@ fn is_ordinary_word(word: &str) -> bool {
 fn private_keys(text: &str) -> Vec<Range<usize>> {
     let mut keys: Vec<Range<usize>> = Vec::new();
     for (begin, _) in text.match_indices(BEGIN) {
+        // A second begin line within a key: its range covers it already.
         if keys.last().is_some_and(|last| begin < last.end) {
             continue;
         }
