@@ -49,6 +49,8 @@ impl Registry {
             .into_iter()
             .map(Entry::new)
             .collect::<Result<Vec<_>, _>>()?;
+        // The definitions are the beginning of the cached prefix. Their order must not depend on the order in which
+        // tools arrive.
         entries.sort_by(|a, b| (a.origin(), a.name()).cmp(&(b.origin(), b.name())));
         let mut indexes: HashMap<String, usize> = HashMap::with_capacity(entries.len());
         for (place, entry) in entries.iter().enumerate() {

@@ -114,6 +114,7 @@ async fn serve_sandbox(stream: UnixStream, destinations: Arc<Destinations>) -> i
     };
     // Also if this is dropped.
     let _end = sandbox.end.clone().drop_guard();
+    // The permit comes first: connections above the limit wait in the queue of the system.
     let accept = async || {
         let permit = Arc::clone(&sandbox.permits).acquire_owned().await;
         (permit, listener.accept().await)
@@ -176,6 +177,7 @@ async fn answer(request: Request<Incoming>, sandbox: &Sandbox, permit: Permit) -
             &format!("the sandbox does not permit to connect to {host}; the user can permit it"),
         );
     }
+    // The check above is about the name. The client checks the addresses to which the name resolves.
     let connection = match destinations.client.connect(&url).await {
         Ok(connection) => connection,
         Err(error) => return refusal(StatusCode::BAD_GATEWAY, &error.to_string()),
@@ -235,6 +237,7 @@ async fn forward(
         &url[Position::BeforeHost..Position::AfterPort],
         &url[Position::BeforePath..Position::AfterQuery],
     ];
+    // Made from the URL that was checked: the header of the program may name a host that is not permitted.
     if let Ok(host) = HeaderValue::try_from(host) {
         headers.insert(HOST, host);
     }

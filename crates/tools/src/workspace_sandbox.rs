@@ -230,6 +230,7 @@ fn add_files(
             return Err(ProtectionError::TooManyFiles(root.to_owned()));
         }
         let has = |name: &str| entries.iter().any(|entry| entry.file_name() == *name);
+        // Recognized by its content: the directories of submodules and bare repositories have other names.
         let is_git = ["HEAD", "objects", "refs"].into_iter().all(has);
         if is_git && !is_protected {
             for (name, absent) in IN_GIT {

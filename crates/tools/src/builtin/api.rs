@@ -224,6 +224,7 @@ impl TypedTool for ApiTool {
 
     async fn run(&self, arguments: Map<String, Value>, context: &ToolContext) -> ToolOutput {
         let url = self.url(&arguments);
+        // The arguments, too: those of a POST are not in its address.
         let sent = format!("{url} {}", Value::Object(arguments.clone()));
         if super::web_fetch::holds_secret(&sent, &context.secret_set) {
             return ToolOutput::error(

@@ -149,6 +149,7 @@ impl WebFetch {
         let blocked = AllowedHosts::parse(&settings.blocked_hosts)?;
         let mut allow = settings.allow.clone();
         allow.extend(hosts.iter().flat_map(AllowedHosts::addresses));
+        // Only a check of the entries: a wrong one fails here, and not in each call.
         HttpClient::new(HttpOptions {
             allow: allow.clone(),
             ..HttpOptions::default()
@@ -226,6 +227,7 @@ impl WebFetch {
                 "text/markdown, text/html;q=0.9, text/plain;q=0.9, application/json;q=0.9, */*;q=0.5",
             )
             .header(header::ACCEPT_ENCODING, "identity");
+        // `check` refuses headers without such a list: any host could get them.
         if self.hosts.is_some() {
             for (name, value) in &self.settings.headers {
                 request = request.header(name.as_str(), value.expose());

@@ -74,6 +74,7 @@ impl Cacheability {
     /// The domains that a call with these effects joins, besides those of announced changes.
     pub(super) fn domains(self, effects: &Effects, context: &ToolContext) -> Domains {
         match self {
+            // Nothing that is written changes such a result, so that no write may invalidate it.
             Self::Immutable { .. } => Domains::NONE,
             _ => domains::joined_domains(&effects.reads, context.workspace.root()),
         }
@@ -96,6 +97,7 @@ impl Cacheability {
             _ if output.lifetime.is_some_and(|lifetime| lifetime.is_zero()) => {
                 declined("its author declares that its results do not stay valid")
             }
+            // Without witnesses, a later hit would have nothing to compare and would be served forever.
             Self::Validated { .. } if effects.reads.include_files() && witness.is_empty() => {
                 declined("it read files and noted nothing of them")
             }

@@ -213,6 +213,7 @@ impl CachedCall<'_> {
         let shared = &self.tools.shared;
         Policy {
             hit: HitPolicy {
+                // `force` changes the usual mode only. A mode of the command line, such as frozen, wins.
                 mode: match shared.options.mode {
                     CacheMode::On if self.forced => CacheMode::Refresh,
                     mode => mode,
@@ -314,6 +315,7 @@ impl CachedCall<'_> {
         if output.is_error {
             ticket.fail(failure(&output)).await;
         } else {
+            // A bypass stores nothing, so that its row in the ledger needs no content.
             let product = RunResult::storable(bytes::Bytes::new(), spent);
             ticket.finish(product).await;
         }

@@ -138,6 +138,7 @@ impl SessionCaches {
         } else {
             None
         };
+        // Released before the ends below, which write log messages.
         drop(sessions);
         for ended in left.into_iter().chain(crowded_out.map(|(_, ended)| ended)) {
             ended.end(options);

@@ -258,6 +258,7 @@ impl PatchPlan<'_> {
                 mode: file.mode,
             })
             .collect();
+        // Writes come first: an interrupt between the two leaves a moved file at both paths, not at neither.
         changes.sort_by_key(|change| change.after.is_none());
         changes
     }

@@ -83,11 +83,14 @@ pub(super) fn commit(
 ) -> Result<(), CommitError> {
     let mut made = Vec::new();
     let result = stage_all(workspace, changes, &mut made).and_then(|mut staged| {
+        // The last check. From here on, a caller that leaves does not stop the changes, which would be made in part
+        // then.
         if abandoned.is_cancelled() {
             return Err(CommitError::Canceled);
         }
         apply_all(workspace, &mut staged)
     });
+    // All temporary files are deleted by now, so that the new directories are empty again.
     if result.is_err() {
         // Innermost first; directories that are not empty stay.
         for directory in made.iter().rev() {
@@ -113,6 +116,7 @@ fn stage_all<'a>(
 
 fn apply_all(workspace: &Workspace, staged: &mut [Staged<'_>]) -> Result<(), CommitError> {
     let shown = |staged: &Staged<'_>| workspace.shown(&staged.change.resolved.real);
+    // All files are checked before the first one is replaced: after a usual conflict there is nothing to roll back.
     for one in staged.iter() {
         match one.is_unchanged() {
             Ok(true) => {}

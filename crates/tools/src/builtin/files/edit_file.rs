@@ -127,6 +127,7 @@ impl Edit {
             return Err(not_found(bytes, requested));
         };
         let at = match (requested.replace_all.unwrap_or(false), at.len()) {
+            // Replacements must not overlap; `occurrences` also returns those that do.
             (true, _) => memmem::find_iter(bytes, old.as_bytes()).collect(),
             (false, 1) => at,
             (false, _) => return Err(ambiguous(bytes, &at, requested)),

@@ -110,6 +110,7 @@ impl<N: Fn(&Path) -> String> WalkVisitor for GlobVisitor<N> {
     fn visit(&mut self, _: &Directory, _: &DirectoryEntry, path: &Path) -> ControlFlow<()> {
         if self.pattern.matcher.is_match(path) {
             self.count += 1;
+            // The counting goes on, because the notice contains the number of all matches.
             if self.count <= MAX_FILES {
                 self.lines.push_str(&(self.name)(path));
                 self.lines.push('\n');
@@ -156,6 +157,7 @@ impl Pattern {
             .take_while(is_literal)
             .map(str::to_owned)
             .collect();
+        // Alternatives in braces can contain `/`, so that matches differ in depth.
         let is_fixed = !pattern.contains("**") && !pattern.contains(['{', '[', '\\']);
         Ok(Self {
             matcher,

@@ -116,6 +116,7 @@ impl FileCall for Grep {
         let workspace = &context.workspace;
         if workspace.resolved(path)?.found == workspace::PathKind::File {
             let (resolved, file) = open_file(workspace, path)?;
+            // There is one file only, so that nothing is left to stop.
             let _ = searching.search(
                 Ok(file),
                 &resolved.requested,

@@ -28,6 +28,8 @@ impl TemporaryFile {
         mode: Option<u32>,
     ) -> io::Result<Self> {
         let (file, temporary) = Self::create(parent)?;
+        // Owner and permissions are set before the content is written, which others must not read in between. The owner
+        // comes first, because its change clears the set-user-ID bits of the permissions.
         if let Ok(old) = rustix::fs::statat(parent.handle(), name, AtFlags::SYMLINK_NOFOLLOW) {
             inherit_owner(&file, &old)?;
         }
@@ -35,6 +37,7 @@ impl TemporaryFile {
             rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
         }
         (&file).write_all(bytes)?;
+        // Before the rename: after a crash, the path must not lead to a file whose content was never written.
         file.sync_data()?;
         Ok(temporary)
     }

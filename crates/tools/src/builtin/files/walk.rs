@@ -220,6 +220,8 @@ impl<'a> Walk<'a> {
         if name == GIT_DIRECTORY || (!self.hidden && name.as_bytes().starts_with(b".")) {
             return true;
         }
+        // The outer loop is over the kinds: every `.ignore` file precedes every `.gitignore` file. Within a kind, the
+        // innermost directory decides.
         for index in 0..IGNORE_FILES.len() {
             for rules in self
                 .levels

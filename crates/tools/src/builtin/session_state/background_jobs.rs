@@ -79,6 +79,7 @@ impl BackgroundJobs {
     ) -> Result<Arc<Job>, CallError> {
         let domains = raised_domains(&EffectTargets::Unknown, context.workspace.root());
         let write = write_notifier.begin(domains).await;
+        // Locked until the job is in the list: `close` either prevents its start or finds it there.
         let mut state = self.state.lock();
         state.make_room()?;
         let run = Run {
@@ -106,6 +107,8 @@ impl BackgroundJobs {
             };
             let ended = started.run_until(stopped, |_, bytes| running.push(bytes));
             let ended = ended.await;
+            // Before the end is recorded: a caller that sees the end must not be served results that are older than the
+            // writes of the job.
             write.end().await;
             running.record_end(ended);
         });

@@ -101,6 +101,7 @@ impl Job {
 
     /// Kills the process group, and ends the run.
     pub(in crate::builtin) fn stop(&self) {
+        // Before the kill: the task that records the end reads it.
         self.is_stopped.store(true, Ordering::SeqCst);
         self.killer.kill();
         drop(self.stop.lock().take());

@@ -49,6 +49,7 @@ impl Capture {
     pub(super) fn last_bytes(&self, limit: usize) -> OutputEnd {
         let wanted = limit.saturating_add(SECRET_MARGIN);
         let from_tail = self.tail.len().min(wanted);
+        // If bytes between the head and the tail are lost, the two must not be joined.
         let from_head = match self.lost {
             0 => self.head.len().min(wanted - from_tail),
             _ => 0,

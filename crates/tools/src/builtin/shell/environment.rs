@@ -45,6 +45,7 @@ impl CommandEnvironment {
         for (name, value) in &self.variables {
             command.env(name, value.expose());
         }
+        // After the settings: any other directory for temporary files is not visible in the sandbox.
         if let Some(sandbox) = &context.sandbox {
             command.env("TMPDIR", &sandbox.temporary);
         }
@@ -70,6 +71,7 @@ fn inherited_variables<'a>(
 /// True if a variable looks like a credential: by its name (`GITHUB_TOKEN`), by its shape (a provider's key,
 /// a URL with a password), or because it contains a known secret.
 pub fn looks_like_a_credential(name: &str, value: &str, secret_set: &SecretSet) -> bool {
+    // The rules that mask results decide, so that a value that would be masked in an output is not passed on either.
     let variable = json!({ name: value });
     let mut masked = variable.clone();
     redact_value(&mut masked, secret_set);

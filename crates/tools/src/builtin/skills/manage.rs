@@ -190,6 +190,7 @@ impl ManageCall<'_> {
             front_matter::write(name, description, content)
         };
         let root = self.root()?;
+        // Of two skills with one name, the second would never be used.
         for other in roots(&self.context.workspace, self.data, &self.context.witness) {
             if other.owner == root.owner && other.skill(name, &self.context.witness)?.is_some() {
                 return Err(CallError::Refused(format!(
@@ -239,6 +240,7 @@ impl ManageCall<'_> {
     fn edit(&self, skill: &Skill) -> Result<String, CallError> {
         let content = self.content()?;
         front_matter::read(content)?;
+        // Only now that its head is known to be readable: without one, the skill could not be used.
         self.write(&skill.file(SKILL_FILE)?, content)?;
         Ok(format!("Replaced the SKILL.md of `{}`.", skill.name))
     }

@@ -70,6 +70,7 @@ impl<'a> PatchedText<'a> {
             }
             match mark {
                 Mark::Context => {
+                    // The line of the file, not that of the hunk: a lenient comparison ignores blanks.
                     self.new.push(self.old[self.copied]);
                     self.copied += 1;
                 }
@@ -100,6 +101,7 @@ impl<'a> PatchedText<'a> {
             if is_last && ends_open {
                 break;
             }
+            // The former last line may have no ending. With lines after it, it needs one.
             bytes.extend_from_slice(if line.ending.is_empty() {
                 self.most_common
             } else {
@@ -139,6 +141,7 @@ impl HunkLocator<'_> {
         let mut behind_anchor = None;
         for anchor in &self.hunk.anchors {
             let at = self.anchor(anchor, behind_anchor.unwrap_or(self.position))?;
+            // The lines of the hunk may begin with the anchor's own line. Only the next anchor must come after it.
             self.position = at;
             behind_anchor = Some(at + 1);
         }
@@ -203,10 +206,13 @@ impl HunkLocator<'_> {
         if let [only] = found {
             return Ok(*only);
         }
+        // The search began at the anchor, so that the first occurrence is the one that the anchor points to.
         if !self.hunk.anchors.is_empty() {
             return Ok(found[0]);
         }
         if let Some(near) = self.hunk.near {
+            // With two places at the same distance, a choice could change the wrong one. The model then has to give
+            // more context.
             let distance = |at: &usize| (at + 1).abs_diff(near);
             let nearest = found.iter().map(distance).min().unwrap_or_default();
             let mut all = found.iter().filter(|at| distance(at) == nearest);

@@ -212,6 +212,8 @@ impl<'a> PatchParser<'a> {
             at_end: false,
         };
         while let Some(header) = self.peek().and_then(|line| line.strip_prefix("@@")) {
+            // Models also write headers of unified diffs. Their line number only decides between several places, or
+            // where lines without context are inserted.
             match diff_header_line(header) {
                 Some(near) => hunk.near = Some(near),
                 None => {
