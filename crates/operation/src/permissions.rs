@@ -267,6 +267,7 @@ impl Permissions {
     /// Decides about a call.
     #[must_use]
     pub fn judge(&self, request: &AccessRequest<'_>, workspace: &Workspace) -> PermissionDecision {
+        // The usual case: no rule is about the tool, so that the commands of the call need not be parsed.
         let applies_to = |rules: &[Rule]| rules.iter().any(|rule| rule.applies_to(request.tool));
         if !applies_to(&self.deny)
             && !applies_to(&self.ask)
@@ -280,6 +281,7 @@ impl Permissions {
         }
         let call = AnalyzedRequest::new(request, workspace);
         let mut doubt = None;
+        // A doubt does not end the search: a later rule may deny the call for certain.
         for rule in &self.deny {
             match rule.may_match(&call, request.sandboxed) {
                 MatchResult::Yes => return PermissionDecision::Deny(rule.text().to_owned()),
@@ -293,6 +295,7 @@ impl Permissions {
                 why: call.unclear_reason(),
             };
         }
+        // A rule that may match asks, too. The sandbox enforces deny rules only, so that it settles no doubt here.
         if let Some(rule) = self
             .ask
             .iter()

@@ -201,6 +201,7 @@ impl Script {
         }
         let first = self.commands.len();
         for mut command in commands {
+            // Commands within a script inherit the standard input of the shell that runs them.
             command.has_input |= has_input;
             self.simple(command, depth);
         }
@@ -467,6 +468,7 @@ impl Script {
                     *word = word.replace(&marker, &UNKNOWN.to_string());
                 }
             }
+            // The arguments that `xargs` reads from its input.
             inner.push(UNKNOWN.to_string());
         }
         let mut known = self.run(&inner, at + position, command, depth + 1);
@@ -571,6 +573,7 @@ impl Script {
             }
         }
         if has_code && why.is_none() {
+            // All of the code is on the list of the table: it runs nothing else.
             (known.runs_code, known.effect) = (false, effect);
             return known;
         }
@@ -587,6 +590,7 @@ impl Script {
         let is_device = |part: &&str| {
             ["dev", "proc", "fd", "stdin"].contains(part) || part.parse::<u32>().is_ok()
         };
+        // After `cd /dev`, a relative path may be the standard input, too.
         let moves = self
             .commands
             .iter()
@@ -601,6 +605,7 @@ impl Script {
 
     /// Records the value of a variable: a program may run it as a command.
     fn assigned(&mut self, name: &str, value: &str, depth: usize) {
+        // They select the configuration of git, which can name programs.
         self.sets_git |= name.starts_with("GIT_") || ["HOME", "XDG_CONFIG_HOME"].contains(&name);
         if is_special(name) {
             self.mark_unclear(&format!("it sets `{name}`"));

@@ -104,6 +104,7 @@ impl Workspace {
         }
         // Removes only `.` and repeated separators; the meaning of `..` depends on the links before it.
         let requested: PathBuf = self.root.join(path).components().collect();
+        // The root has no links in its path, so that the resolution can begin there.
         let is_beneath = requested.starts_with(&self.root);
         let start = if is_beneath {
             self.root()
@@ -111,6 +112,7 @@ impl Workspace {
             Path::new("/")
         };
         let followed = resolve_links::resolve_links(start, &requested);
+        // A resolution that failed outside the workspace is refused like any path outside, without its own error.
         let real = match &followed {
             Ok(followed) => &followed.real,
             Err(stopped) => &stopped.at,

@@ -59,6 +59,8 @@ impl WriteNotifier {
     /// Enrols an engine, which is notified of writes from now on, including those in progress.
     pub fn register(&self, engine: &Cache, engine_lifetime: EngineLifetime) -> EngineRegistration {
         let mut state = self.state();
+        // Sessions that share an engine enrol it several times. It is in the list once, so that a write is announced to
+        // it once.
         let known = state
             .engines
             .iter_mut()
@@ -73,6 +75,7 @@ impl WriteNotifier {
                 holders: 1,
             };
             for open in state.writes.values_mut() {
+                // The lock covers the whole step: a write either finds the engine in the list or is found here.
                 open.late.push(entry.announce(&open.domains));
             }
             let number = state.next();
@@ -132,6 +135,7 @@ impl WriteNotifier {
                 guards,
             }
         };
+        // After the registration of the write: if this future is dropped here, the drop of `write` ends it.
         for guard in &write.guards {
             guard.raise_epochs().await;
         }
@@ -185,6 +189,7 @@ impl WriteInProgress {
     }
 
     fn take_late(&mut self) {
+        // First of all, so that an engine that enrols from now on is not blocked by a write that has ended.
         let open = self.write_notifier.state().writes.remove(&self.number);
         self.guards
             .extend(open.into_iter().flat_map(|open| open.late));

@@ -162,6 +162,7 @@ impl<'a> AnalyzedRequest<'a> {
                     let mut spellings = host_spellings(url).peekable();
                     let is_unknown = spellings.peek().is_none();
                     let is_any = |host: String| pattern.matches_any_case(&host);
+                    // A URL whose host cannot be read may be requested from any host.
                     MatchResult::from(is_unknown || spellings.any(is_any))
                 });
                 let named = self
@@ -252,6 +253,8 @@ impl<'a> AnalyzedRequest<'a> {
         let words = analyzed.paths.words.iter();
         let found = strongest(words.map(|word| self.word(word, &start, pattern)));
         let found = found.max(MatchResult::from(is_denied));
+        // The sandbox looks for denied files in the workspace only. About a pattern for files outside of it, the doubt
+        // stays.
         let is_outside = Path::new(&pattern.literal_start()).has_root()
             && !pattern
                 .literal_start()
@@ -463,6 +466,8 @@ fn covers_command(
         CommandText::Line(line) => pattern.permits_line(line),
         CommandText::Program(words) => pattern.matches(&words.join(" ")),
     };
+    // A pattern without a wildcard spells everything that the line runs, so that the rest need not be permitted one by
+    // one.
     if !is_meant || pattern.is_literal() {
         return is_meant;
     }

@@ -142,6 +142,8 @@ impl Pattern {
             }
         };
         while let Some((row, column)) = open.pop() {
+            // Each pair of a token and a character is visited once, which bounds the work by the product of both
+            // lengths.
             if std::mem::replace(&mut seen[row * columns + column], true) {
                 continue;
             }
@@ -201,6 +203,7 @@ fn tokens(text: &str) -> Vec<Token> {
 
 /// Converts a pattern to a regular expression. `character` matches any character.
 fn regex_source(tokens: &[Token], character: &str) -> String {
+    // The whole text has to match, line ends included: otherwise a second line could follow the permitted one.
     let mut regex_source = r"(?s)\A".to_owned();
     let mut tokens = tokens.iter();
     while let Some(token) = tokens.next() {

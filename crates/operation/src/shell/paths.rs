@@ -153,6 +153,7 @@ pub fn written_paths(command: &Command, workspace: &Workspace) -> WrittenPaths {
         found.add_redirects(analyzed, directory);
         found.add_words(analyzed, directory, script.sets_git);
     }
+    // The working directory matters only to a line that writes.
     if found.paths.iter().any(|path| !path.may_be_name) {
         for analyzed in &moves {
             found.add_parts(&analyzed.command.words[1..], directory, false);
@@ -368,6 +369,7 @@ pub fn may_be(part: &str, name: &str) -> bool {
         return rest.is_empty();
     };
     for piece in pieces {
+        // The first place is enough: it leaves the most text for the pieces after it.
         match rest.find(piece) {
             Some(at) => rest = &rest[at + piece.len()..],
             None => return false,

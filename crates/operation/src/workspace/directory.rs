@@ -120,6 +120,7 @@ impl Directory {
             };
             entries.extend(kind.map(|kind| DirectoryEntry { name, kind }));
         }
+        // File systems return entries in any order, and the same directory must give the same result.
         entries.sort_unstable_by(|a, b| a.name.as_bytes().cmp(b.name.as_bytes()));
         Ok(entries)
     }
@@ -166,6 +167,8 @@ impl Directory {
             Err(Errno::EXIST) => false,
             Err(error) => return Err(error.into()),
         };
+        // An existing entry can also be a file or a link. To open it as a directory without following links rejects
+        // both.
         Ok((self.directory(name)?, is_new))
     }
 }

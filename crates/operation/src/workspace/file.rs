@@ -58,6 +58,7 @@ pub struct FileStamp {
     inode: u64,
     size: u64,
     modified: (i64, i64),
+    // A program can set the time of the modification back, but not the time of the change.
     changed: (i64, i64),
 }
 

@@ -139,6 +139,8 @@ impl PathResolution {
                     return Err(FailureKind::LinkCycle);
                 }
                 let target = fs::read_link(&next).map_err(FailureKind::Unreadable)?;
+                // `real` stays the directory of the link, to which a relative target refers. An absolute target begins
+                // with `Step::Root`.
                 for step in steps(&target).into_iter().rev() {
                     self.pending.push_front(step);
                 }

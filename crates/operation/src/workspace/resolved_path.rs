@@ -63,11 +63,13 @@ impl ResolvedPath {
     /// Errors of the file system.
     pub fn open_parent(&self, made: &mut Vec<PathBuf>) -> io::Result<Directory> {
         let parent = self.relative().parent().unwrap_or(Path::new(""));
+        // The last of the missing components is the file itself, which the caller creates.
         let new = self.missing.saturating_sub(1);
         let old = parent.components().count().saturating_sub(new);
         let existing: PathBuf = parent.components().take(old).collect();
         let handle = beneath::open(&self.base, &existing, beneath::ENTER_FLAGS)?;
         let mut directory = Directory::new(handle, self.base.join(existing));
+        // Made and entered one by one, by handle: a link that another process creates in the meantime is not followed.
         for name in names(parent).skip(old) {
             let (next, is_new) = directory.make(name)?;
             directory = next;
