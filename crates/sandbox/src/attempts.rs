@@ -69,6 +69,8 @@ pub fn attempt_all(helper: &Path, folder: &Path) -> io::Result<Vec<Attempt>> {
     }
     let port = TcpListener::bind("127.0.0.1:0")?;
     fs::write(work.join("address"), port.local_addr()?.to_string())?;
+    // Both listeners live until the attempts are made: without one, a refused connection would look like one that the
+    // sandbox prevented.
     let _socket = UnixListener::bind(work.join("socket"))?;
     let read_only = |name: &str| ReadOnly {
         path: work.join(name),
@@ -90,6 +92,8 @@ pub fn attempt_all(helper: &Path, folder: &Path) -> io::Result<Vec<Attempt>> {
         let error = String::from_utf8_lossy(&output.stderr);
         return Err(io::Error::other(error.trim().to_owned()));
     }
+    // Only an attempt that the process reports as failed counts as prevented: a process that ended early proves
+    // nothing.
     let prevented = String::from_utf8_lossy(&output.stdout);
     let attempts = ALL.iter().map(|(action, _)| Attempt {
         action,

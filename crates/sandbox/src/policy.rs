@@ -157,6 +157,7 @@ impl Policy {
         if self.unix_sockets {
             command.arg(UNIX_SOCKETS);
         }
+        // The end of the options keeps a program whose name begins with `--` from being read as one.
         command.arg("--").arg(program);
         command
     }
@@ -178,6 +179,7 @@ impl Policy {
                 UNIX_SOCKETS => policy.unix_sockets = true,
                 _ => {
                     let path = arguments.next().map(PathBuf::from);
+                    // The helper begins in the directory of the program, where a relative path would name another file.
                     let path = path.filter(|path| path.is_absolute());
                     let path = path.ok_or_else(|| ArgumentError::NoPath(argument.clone()))?;
                     let read_only = |absent| ReadOnly {

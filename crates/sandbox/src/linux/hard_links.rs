@@ -24,6 +24,7 @@ pub(super) fn refuse(policy: &Policy, read_only: &BTreeSet<PathBuf>) -> Result<(
             Ok(())
         })?;
     }
+    // The usual case. Only a file with a second name makes it necessary to walk the roots, which may be large.
     if linked.is_empty() {
         return Ok(());
     }

@@ -38,23 +38,30 @@ pub(super) fn run(
     placeholders: &Placeholders,
     to_supervisor: &PipeWriter,
 ) -> Result<(), Error> {
+    // First: a supervisor that is killed during the steps below must not leave a half-made sandbox behind.
     end_with_supervisor(to_supervisor)?;
     keep_user(user)?;
     if policy.network != Network::All {
         let socket = UdpSocket::bind("0.0.0.0:0").step("a socket")?;
         system::start_loopback(socket.as_fd()).step("the loopback interface")?;
     }
+    // Before the view, which may hide the socket of the proxy, and before the filter, which refuses Unix sockets.
     let proxy = match &policy.network {
         Network::Proxy(socket) => Some(proxy::listen(socket).on("the proxy", socket)?),
         Network::None | Network::All => None,
     };
+    // Before the view, which has no `/dev/tty`.
     system::leave_terminal();
     let directory = std::env::current_dir().step("the working directory")?;
     let protecting = view::make(policy, placeholders.read_only())?;
     // It is still the one of the old view.
     std::env::set_current_dir(&directory).on("the working directory", &directory)?;
+    // After the view, whose mounts need the rights. Before the filter: without rights, the kernel accepts one only from
+    // a process with `no_new_privs`, which this sets.
     give_up_rights()?;
     syscalls::restrict(true, policy.unix_sockets)?;
+    // Rights and filters belong to a thread and are inherited from its creator: the thread that watches starts after
+    // both were reduced, and before the program can do anything.
     watch_mounts(protecting, to_supervisor)?;
 
     let program = start(program, proxy.is_some())?;
@@ -69,6 +76,8 @@ pub(super) fn run(
             Err(_) => break false,
         }
     };
+    // The supervisor ends with the program. Without this, its end would kill init, and with it the processes that the
+    // program has left. It has to happen before the report, after which the supervisor ends.
     if is_going_on {
         set_parent_process_death_signal(None).step("going on")?;
     }
@@ -167,6 +176,8 @@ fn watch_mounts(protecting: BTreeSet<String>, to_supervisor: &PipeWriter) -> Res
     let list = File::open("/proc/self/mountinfo").step(step)?;
     let to_supervisor = to_supervisor.try_clone().step(step)?;
     let watching = move || {
+        // The kernel announces a change of the list as priority data. A list that cannot be read counts as a removed
+        // mount.
         while view::mounts(&list).is_ok_and(|now| now.is_superset(&protecting)) {
             let _ = poll(&mut [PollFd::new(&list, PollFlags::PRI)], None);
         }

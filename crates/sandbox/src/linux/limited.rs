@@ -38,6 +38,8 @@ pub(super) fn run(
         step: "the rules for files".to_owned(),
         error: std::io::Error::other(error.to_string()),
     };
+    // A partial status is sufficient: the rules for files are hard requirements, and only the scopes of signals and
+    // sockets may be missing.
     match restrict_writes(policy) {
         Ok(RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced) => {}
         Ok(RulesetStatus::NotEnforced) => return Err(refused(&"the system has no Landlock")),

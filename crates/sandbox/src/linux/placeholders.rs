@@ -64,6 +64,7 @@ impl Placeholders {
                 records: Some(records),
             }),
             Err(error) => {
+                // Each placeholder was recorded before it was made, so that those of this failed attempt are found.
                 let _ = records.locked(Records::remove_stale);
                 Err(error)
             }
@@ -221,6 +222,7 @@ fn make(path: &Path, absent: Absent) -> std::io::Result<()> {
         Absent::GitPointer => GIT_POINTER,
     };
     let mut options = OpenOptions::new();
+    // Fails if the file was made in the meantime: that one would not be a placeholder, and must not be removed as one.
     options.write(true).create_new(true).mode(0o444);
     options.open(path)?.write_all(content.as_bytes())
 }

@@ -47,6 +47,7 @@ pub(super) fn listen(proxy: &Path) -> io::Result<UnixStream> {
     let mut message = SendAncillaryBuffer::new(&mut space);
     let sockets = [listener.as_fd()];
     message.push(SendAncillaryMessage::ScmRights(&sockets));
+    // One byte goes along: a stream socket passes no descriptors without data.
     sendmsg(
         &stream,
         &[IoSlice::new(&[0])],

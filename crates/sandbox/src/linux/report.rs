@@ -68,6 +68,7 @@ impl Report {
         };
         let [a, b, c, d] = number.to_le_bytes();
         // Without a supervisor there is no reader.
+        // One write of a few bytes, which a pipe does not split: the thread that watches the mounts has the same pipe.
         let _ = to.write_all(&[kind, is_signal, a, b, c, d]);
     }
 

@@ -24,6 +24,7 @@ pub(super) fn run(arguments: impl Iterator<Item = OsString>) -> Result<Ended, Er
         let never = limited::run(&policy, &program)?;
         match never {}
     }
+    // Before the fork, and by the process that stays outside: it removes them when everything inside has ended.
     let placeholders = Placeholders::make(&policy)?;
     match start(&policy, &program, &placeholders) {
         Ok((init, reports)) => supervise(init, reports, placeholders),
@@ -52,8 +53,12 @@ fn start(
     }
     let user = (getuid().as_raw(), getgid().as_raw());
     match system::fork(namespaces).step("namespaces")? {
+        // The return closes the writing end of this process: only init has it then, so the end of init is the end of
+        // the stream.
         Fork::Parent(init) => Ok((init, reports)),
         Fork::Child => {
+            // Only the supervisor may have the reading end: init recognizes the end of the supervisor by a pipe without
+            // a reader.
             drop(reports);
             match init::run(policy, user, program, placeholders, &to_supervisor) {
                 Ok(()) => std::process::exit(0),
@@ -75,7 +80,9 @@ fn supervise(
     let report = Report::receive(&reports);
     if let Some(Report::EndedAndLeft(ended)) = report {
         // The caller waits for this process, so another one removes them.
+        // If the fork fails, the records keep the placeholders for the next command, which removes them.
         if matches!(system::fork(UnshareFlags::empty()), Ok(Fork::Child)) {
+            // The caller may read the outputs to their end, which this process must not delay.
             system::close_standard_streams().step("the outputs")?;
             // To the end of init, which has the other end of the pipe.
             let _ = reports.read(&mut [0]);

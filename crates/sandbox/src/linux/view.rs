@@ -32,6 +32,7 @@ pub(super) fn make(
     policy: &Policy,
     read_only: &BTreeSet<PathBuf>,
 ) -> Result<BTreeSet<String>, Error> {
+    // Mounts that the machine makes later must not appear in the view.
     let flags = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", flags).step("private mounts")?;
     // Copies of mounts keep what they permit when everything is made read-only.
@@ -52,6 +53,8 @@ pub(super) fn make(
         set_mount_attributes(&copy.mount, READ_ONLY | NO_SUID, true).on("the mount", &copy.path)?;
         copy.attach()?;
     }
+    // After the visible ones: a mount covers what was attached below it before, and a writable directory may be inside
+    // of a visible one.
     for copy in &writable {
         copy.attach()?;
     }
