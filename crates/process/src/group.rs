@@ -111,6 +111,7 @@ impl ProcessGroup {
     /// program ended in time.
     pub async fn end_within(&mut self, grace: Duration) -> (Option<ExitStatus>, bool) {
         let is_in_time = tokio::time::timeout(grace, self.ended()).await.is_ok();
+        // Also after an end in time: descendants of the program may still be running.
         self.kill();
         (self.wait().await.ok(), is_in_time)
     }
@@ -145,6 +146,7 @@ impl ProcessGroup {
 
     fn has_ended(&self) -> bool {
         use rustix::process::{WaitId, WaitIdOptions, waitid};
+        // `NOWAIT` leaves the status to `wait`. Until then the system gives the process ID to no other process.
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         self.leader()
             .is_none_or(|leader| !matches!(waitid(WaitId::Pid(leader), look), Ok(None)))
@@ -187,6 +189,7 @@ impl ProcessGroup {
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
         self.kill();
+        // After the drop, the runtime collects the exit status, and the process ID may name another process.
         self.killer.disarm();
     }
 }

@@ -146,6 +146,8 @@ impl StartedRun {
         let stdin = group.child().stdin.take();
         let waits = matches!(lingering, Lingering::Wait | Lingering::WaitThenKill);
         let running = async {
+            // Both directions at once: a program that writes before it has read all of its input would block on a full
+            // pipe, and so would this side.
             let exchange = async {
                 tokio::try_join!(
                     feed(stdin, input.as_deref().unwrap_or_default()),

@@ -25,6 +25,8 @@ pub(super) fn connect(command: &mut Command, streams: Streams) -> io::Result<Opt
         Streams::StdoutOnly => Stdio::null(),
         Streams::Merged => {
             let (reader, writer) = io::pipe()?;
+            // The command owns the writing ends. It is dropped after the start, so that the reader sees the end of the
+            // output.
             command.stdout(writer.try_clone()?).stderr(writer);
             return Ok(Some(reader));
         }
@@ -149,6 +151,7 @@ impl Pipe {
         };
         self.bytes.reserve(MAX_READ_BYTES);
         let read = reader
+            // Dropping this future loses no byte: `Outputs::read` waits for two pipes, and drops the other one.
             .read_buf(&mut self.bytes)
             .await
             .map_err(Error::Pipe)?;
