@@ -106,6 +106,7 @@ impl McpTool {
         uri: String,
         collector: ContentCollector<'_>,
     ) -> Result<ToolOutput, McpError> {
+        // Before the read: an update between the two would not be announced.
         self.server.subscribe(&uri).await;
         let params = ReadResourceRequestParams::new(uri);
         let request = ClientRequest::ReadResourceRequest(Request::new(params));
@@ -224,6 +225,8 @@ impl Operation for McpTool {
         let Some(uri) = uri else {
             return;
         };
+        // A hit must neither keep a server alive nor start one: the reference is weak, and only an open connection is
+        // used.
         let server = Arc::downgrade(&self.server);
         tokio::spawn(async move {
             if let Some(server) = server.upgrade()

@@ -129,6 +129,7 @@ fn offered_tools(server: &ServerClient, catalog: Vec<RemoteTool>) -> Vec<Offered
         })
         .collect();
     let key = |tool: &OfferedTool| (tool.remote.kind, tool.remote.id.clone());
+    // A stable sort: of tools that are listed several times, the first definition stays.
     offered.sort_by_cached_key(key);
     offered.dedup_by_key(|tool| key(tool));
     offered

@@ -64,6 +64,7 @@ impl MessageParser {
     /// Parses a message; `None` if it is to be ignored.
     pub(super) fn read(&self, text: &[u8]) -> Option<ServerJsonRpcMessage> {
         let read = message(text);
+        // Before the message reaches the library: a caller that sees it must not be served older results.
         if let Some(announcement) = &read.announcement {
             self.announcements.handle(announcement);
         }
@@ -94,6 +95,7 @@ impl MessageParser {
         match id {
             Some(id) => Some(error_answer(why, id)),
             None => {
+                // It may have been an announcement, so that everything counts as changed.
                 self.announcements.handle(&Announcement::Unreadable);
                 self.warn(&why);
                 None

@@ -94,6 +94,7 @@ impl RawMessage {
         if read.is_err() {
             return Self::default();
         }
+        // The library takes one of them, and the hints may be those of the other one.
         if results > 1 {
             raw.notes.forbid("the server's answer has two results");
         }

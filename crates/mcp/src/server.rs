@@ -68,6 +68,7 @@ impl McpServer {
     /// If the server cannot be started or reached, or does not list its tools. A failure to list its
     /// resources or prompts is only a warning.
     pub async fn list(&self) -> Result<ServerListing, McpError> {
+        // Before the lists are requested: an announcement in between is not missed.
         let mut announced = self.0.handler.announcements.changed_lists().subscribe();
         let mut catalog;
         let mut version;

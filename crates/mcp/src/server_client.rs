@@ -83,6 +83,7 @@ impl ServerClient {
     /// Ends the connection, and waits until the program is gone. The next call reconnects.
     pub(super) async fn close(&self) {
         let connection = self.state.lock().await.connection.take();
+        // Calls that are under way hold the connection, too: it ends with the last of them then.
         if let Some(connection) = connection.and_then(Arc::into_inner) {
             connection.close().await;
         }
@@ -240,6 +241,7 @@ impl ServerClient {
 
     /// Returns the connection; opens one if there is none and the backoff after the last failure is over.
     pub(super) async fn connection(&self) -> Result<Arc<McpConnection>, McpError> {
+        // Held while connecting: concurrent callers wait for one attempt.
         let mut state = self.state.lock().await;
         if let Some(connection) = &state.connection {
             if !connection.is_closed() {
@@ -262,6 +264,8 @@ impl ServerClient {
         match self.connect().await {
             Ok(connection) => {
                 let connection = Arc::new(connection);
+                // `failures` stays until the server has answered something: one that accepts connections and ends must
+                // not be started again without pauses.
                 state.failed = None;
                 state.connection = Some(Arc::clone(&connection));
                 Ok(connection)

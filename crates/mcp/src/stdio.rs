@@ -175,6 +175,7 @@ impl ServerProgram<'_> {
             .env_clear()
             .envs(passed)
             .envs(temporary.map(|directory| ("TMPDIR", directory)))
+            // Last, so that the settings of the server replace the others.
             .envs(own.map(|(name, value)| (name, value.expose())))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

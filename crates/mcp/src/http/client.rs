@@ -269,6 +269,7 @@ impl StreamableHttpClient for Client {
             (StatusCode::ACCEPTED | StatusCode::NO_CONTENT, _) => {
                 return Ok(StreamableHttpPostResponse::Accepted);
             }
+            // By the protocol, a server answers 404 for a session that it has ended.
             (StatusCode::NOT_FOUND, _) if has_session => {
                 return Err(StreamableHttpError::SessionExpired);
             }
