@@ -201,6 +201,7 @@ impl Meter {
             .clock
             .now()
             .saturating_sub(self.shared.started_at);
+        // A clock that is set back gives a negative time.
         Duration::from_millis(u64::try_from(elapsed).unwrap_or(0))
     }
 

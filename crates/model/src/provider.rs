@@ -233,6 +233,7 @@ impl Models {
                     message: format!("the fallback `{name}`: {}", error.message),
                     ..error
                 })?;
+            // The same model would fail in the same way.
             if !fallback.is_same_as(&model) {
                 fallbacks.push((name, fallback));
             }

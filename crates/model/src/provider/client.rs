@@ -69,6 +69,7 @@ pub(crate) async fn exchange(
             Err(attempt_failure) => attempt_failure,
         };
         let pause = if attempt_failure.retryable
+            // The answer of a second attempt would follow the shown part of the first one.
             && !is_shown.load(Ordering::Relaxed)
             && tries <= model.retries
         {
@@ -108,6 +109,7 @@ async fn attempt(
         if response.status() == StatusCode::UNAUTHORIZED
             && let Some(credentials) = &model.credentials
         {
+            // The next request then gets a new token, in place of one that was revoked before its end.
             credentials.expire();
         }
         return Err(refusal(&error_factory, response).await);
@@ -143,6 +145,7 @@ async fn request(
                 format!("the environment variable {variable} holds no key: there are line ends or control characters in it"),
             )
         })?;
+        // Debug output of the request omits the key.
         value.set_sensitive(true);
         headers.insert(model.key_header.clone(), value);
     }
@@ -163,6 +166,7 @@ async fn request(
         DeliveryMode::Stream => &model.stream_url,
         DeliveryMode::Whole => &model.url,
     };
+    // After the other headers: a signature covers the content type.
     if let Some(credentials) = &model.credentials
         && !model.authorizes_itself()
     {

@@ -105,6 +105,7 @@ fn is_key_like(text: &str) -> bool {
 /// Registers the key in this text as a secret in `secret_set`: the whole text, or the part after the scheme of a
 /// header (`Bearer …`).
 pub(super) fn register_secrets(text: &str, secret_set: &SecretSet) {
+    // The text may be a header such as `Bearer …`: the scheme is no secret.
     let key = text.trim().rsplit(' ').next().unwrap_or_default();
     if is_key_like(key) {
         secret_set.learn(key);

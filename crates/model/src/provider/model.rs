@@ -283,6 +283,7 @@ impl Model {
     #[must_use]
     pub fn server_tools(&self) -> Vec<String> {
         let mut found = server_tools::options(self.name(), &self.parameters().extra);
+        // A fallback may answer in place of this model.
         for (fallback, model) in self.fallbacks() {
             let of_fallback = model.server_tools().into_iter();
             found.extend(of_fallback.map(|option| format!("fallback {fallback}: {option}")));

@@ -185,9 +185,11 @@ impl Body<'_> {
                 }
             }
             if reader.complete() {
+                // A response that is dropped before its end closes its connection.
                 self.await_close().await;
                 break;
             }
+            // After the events: those before the error may have completed the answer.
             decoder.check().map_err(undone)?;
             if self.read > MAX_STREAM_BYTES {
                 return Err(self.too_long(MAX_STREAM_BYTES));
@@ -227,6 +229,7 @@ fn parse_reply(
             error_factory.malformed(&format!("an answer that is not JSON ({error})"), body)
         });
     }
+    // The search costs little, and spares most answers a second parse.
     if memchr::memmem::find(body, b"\"error\"").is_some()
         && let Ok(value) = serde_json::from_slice(body)
         && provider_error::is_error(&value)

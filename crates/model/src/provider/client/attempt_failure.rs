@@ -222,6 +222,7 @@ impl<'a> ErrorFactory<'a> {
             Some("false") => false,
             _ => by_status,
         };
+        // Even if the server asks for it: a retry fails in the same way.
         let retryable = is_retryable && !is_hopeless;
         AttemptFailure::new(error, retryable)
     }

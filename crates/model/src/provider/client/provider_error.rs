@@ -45,6 +45,7 @@ impl ProviderError {
     /// - Ollama: `{"error": "…"}`; vLLM: `{"detail": …}`; Mistral: `{"message", "type", "code"}`.
     pub(super) fn from_value(value: &Value) -> Self {
         let outer = match value {
+            // Google puts a list around an error.
             Value::Array(items) => items.first().unwrap_or(value),
             _ => value,
         };

@@ -112,6 +112,7 @@ impl AccessKey {
             let header = HeaderName::try_from(name).ok().zip(value.parse().ok());
             let (name, mut value): (_, HeaderValue) =
                 header.ok_or_else(|| failed("the access key holds control characters"))?;
+            // Debug output of the request omits the signature and the session token.
             value.set_sensitive(true);
             headers.insert(name, value);
         }

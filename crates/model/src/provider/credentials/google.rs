@@ -117,6 +117,7 @@ impl ServiceAccount {
             return Ok(token.clone());
         }
         let (token, seconds) = AccountKey::read(&self.file)?.request(http, now).await?;
+        // Before the token leaves this function: no text with it may be stored or shown.
         key::register_secrets(token.expose(), &self.secret_set);
         let until = now.saturating_add(seconds.saturating_mul(1_000)) - EXPIRY_MARGIN;
         *current_token = Some((token.clone(), until));
@@ -158,6 +159,7 @@ impl AccountKey {
             )));
         }
         let token_uri = field("token_uri").unwrap_or("https://oauth2.googleapis.com/token");
+        // The signed assertion is as good as a token. It is sent over TLS, or within this machine.
         let is_safe = url::Url::parse(token_uri)
             .is_ok_and(|url| url.scheme() == "https" || address::is_loopback(&url));
         if !is_safe {
