@@ -93,6 +93,7 @@ impl Stream {
         let mut decoder = Decoder::new();
         let mut stream = Self::default();
         for event in decoder.push(bytes).ok()? {
+            // A document has no place for what follows the end mark.
             if stream.is_done {
                 return None;
             }

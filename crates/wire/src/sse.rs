@@ -81,6 +81,7 @@ impl Decoder {
             return Err(self.too_long());
         }
         while !rest.is_empty() {
+            // The CR may have been the last byte of the previous chunk.
             if std::mem::take(&mut self.after_return)
                 && let Some((b'\n', after)) = rest.split_first()
             {
@@ -101,12 +102,14 @@ impl Decoder {
 
     /// Completes the line that ends with these bytes.
     fn end_of_line(&mut self, last: &[u8]) -> Result<Option<Event>, Error> {
+        // A line within one chunk is read where it is.
         if self.line.is_empty() && last.len() <= self.longest {
             return self.take_line(last);
         }
         self.keep(last)?;
         let mut line = std::mem::take(&mut self.line);
         let event = self.take_line(&line);
+        // Its memory is used for the next line.
         line.clear();
         self.line = line;
         event

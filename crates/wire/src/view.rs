@@ -172,6 +172,7 @@ impl<'a> Body<'a> {
     }
 
     fn other(&self, name: &str) -> Option<&'a [u8]> {
+        // Of two members with one name, parsers take the last one.
         let found = self.others.iter().rev();
         let mut found = found.filter(|(other, _)| *other == name.as_bytes());
         found.next().map(|(_, value)| *value)

@@ -126,6 +126,7 @@ impl PartialCalls {
                 id: call.id.clone(),
                 name: call.name.clone(),
             });
+            // Arguments that arrived before the name were held back.
             text.clone_from(&call.arguments);
         }
         if call.announced && !text.is_empty() {

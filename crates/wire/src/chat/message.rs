@@ -63,6 +63,7 @@ fn user(message: &Message, text_form: TextForm) -> Result<Vec<Rendered>, Error> 
         ..UserContent::default()
     };
     for block in &message.content {
+        // Before the rest of the message: results have to follow their calls directly.
         if let Block::ToolResult(result) = block {
             pieces.push(tool_message(result, &mut content, text_form)?);
         }

@@ -222,6 +222,7 @@ impl Blocks {
             .raw(r#"{"toolResult":{"toolUseId":"#)
             .string(&fit_name(&result.id, "_.:-"))
             .raw(r#","content":["#);
+        // The first block of the result follows no other one, and begins without a comma.
         let outer = std::mem::replace(&mut self.start, self.json.len());
         for block in &result.content {
             match block {

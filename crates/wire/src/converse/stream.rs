@@ -111,6 +111,7 @@ impl ConverseStreamReader {
                 let text = call.get(name).and_then(Value::as_str);
                 text.unwrap_or_default().to_owned()
             };
+            // A `type` marks a tool that the provider runs.
             let index = (!call.contains_key("type")).then_some(self.calls);
             if let Some(index) = index {
                 self.calls += 1;

@@ -78,6 +78,7 @@ impl PartialSteps {
         };
         let kind = text_of(&delta, "type").unwrap_or_default().to_owned();
         if is_type(&step.fields, MODEL_OUTPUT) {
+            // The text of an earlier step has been shown already.
             if !is_last {
                 return Err(malformed("a delta belongs to a step before the last one"));
             }

@@ -198,6 +198,7 @@ impl PartialBlock {
             let input = self.block.get_mut("input")?;
             let is_first = input.as_object()?.is_empty();
             *input = object(parse(&self.input)?)?.into();
+            // An input that was not empty at the start would be lost.
             is_first.then_some(())?;
         }
         Some(self.block)

@@ -85,6 +85,7 @@ impl Blocks<'_> {
             let before = self.0.len();
             self.0.raw(if before == start { "[" } else { "," });
             match write(self, block)? {
+                // The comma before the block goes, too.
                 BlockResult::Nothing => self.0.truncate(before),
                 BlockResult::Unmarkable => mark_at = None,
                 BlockResult::Markable => mark_at = self.0.before_brace(),

@@ -41,6 +41,7 @@ struct PartialBlock {
 
 impl StreamReader for AnthropicStreamReader {
     fn event(&mut self, event: &Event) -> Result<Vec<Delta>, Error> {
+        // After an error the state is incomplete; later events must not turn it into an answer.
         if self.stopped || self.failed {
             return Ok(Vec::new());
         }
@@ -134,6 +135,7 @@ impl AnthropicStreamReader {
 
     fn start_block(&mut self, index: u64, fields: Fields, text: &str) -> Result<Vec<Delta>, Error> {
         self.message()?;
+        // Blocks are searched by their index, so that it has to ascend.
         if self.blocks.last().is_some_and(|last| last.index >= index) {
             return Err(malformed(format!(
                 "block {index} of the stream comes out of turn"
@@ -193,6 +195,7 @@ impl AnthropicStreamReader {
         self.message()?;
         self.stopped = true;
         let blocks = self.blocks.iter_mut();
+        // Blocks whose end the stream has not reported end with it.
         Ok(blocks.filter_map(PartialBlock::end).collect())
     }
 
@@ -322,9 +325,13 @@ impl PartialBlock {
     }
 
     fn block(mut self) -> Result<Block, Error> {
+        // Arguments can come whole in the start event. Their text is used as it was written, because the parsed value
+        // may not be written back in the same spelling.
         if self.call.is_some() && self.input.is_empty() {
             return answer::block(self.fields, &self.first_input);
         }
+        // The call of a server's tool is kept as it came, and there `input` is a value, not a text. The pieces of it
+        // become that value.
         if self.call.is_none() && !self.input.is_empty() {
             let input = serde_json::from_str(&self.input);
             let input = input.unwrap_or_else(|_| Value::String(self.input.clone()));

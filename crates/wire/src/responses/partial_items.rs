@@ -103,6 +103,7 @@ impl PartialItems {
         let mut deltas = Vec::new();
         match text_of(fields, "type") {
             Some("function_call") => {
+                // A call comes twice, when it begins and when it is complete. It is announced once.
                 if item.call.is_none() {
                     item.call = Some(*calls);
                     *calls += 1;
@@ -195,6 +196,7 @@ impl PartialItem {
         };
         let rest = whole.strip_prefix(self.arguments.as_str()).unwrap_or("");
         let deltas = self.shown_arguments(rest);
+        // The complete arguments win over the pieces, even if these differ.
         whole.clone_into(&mut self.arguments);
         deltas
     }
@@ -202,6 +204,7 @@ impl PartialItem {
     /// Returns the item; it is assembled from its pieces if the server never sent it complete.
     fn finish(self) -> Object {
         let mut fields = self.fields;
+        // A complete item has all its members; pieces would only repeat some of them.
         if self.done {
             return fields;
         }
