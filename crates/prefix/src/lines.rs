@@ -50,6 +50,7 @@ impl<R: BufRead> Lines<R> {
         loop {
             self.line.clear();
             self.number += 1;
+            // One byte more than a line may have, for its line end.
             let mut bounded = (&mut self.from).take(MAX_LINE_BYTES as u64 + 1);
             if bounded.read_until(b'\n', &mut self.line)? == 0 {
                 return Ok(None);
@@ -59,6 +60,7 @@ impl<R: BufRead> Lines<R> {
                 pass_line(&mut self.from)?;
                 return Err(LineError::TooLong);
             }
+            // Programs on Windows write a byte order mark at the start of a file.
             let mark = if self.number == 1 { "\u{feff}" } else { "" };
             let line = self.line.strip_prefix(mark.as_bytes());
             let skipped = self.line.len() - line.unwrap_or(&self.line).len();

@@ -127,6 +127,7 @@ impl PrefixMonitor {
             usage.is_some_and(|usage| usage.cache_read > 0 || usage.cache_write() > 0);
         let diagnosis = self.last.as_ref().map(|(last, used)| {
             let elapsed = last.at.zip(last_request.at).map(|(before, now)| {
+                // The clock may have been set back in between.
                 Duration::from_millis(now.saturating_sub(before).max(0).unsigned_abs())
             });
             let observed = Observations {

@@ -67,6 +67,7 @@ impl Conversations {
 
     /// Adds the next answered request.
     pub(super) fn take(&mut self, logged: LoggedRequest) -> Placement {
+        // Before the comparison, for which this answer counts, too.
         self.note_usage(&logged);
         let turns = Turns::from_prompt(&logged.request.compared.prompt);
         let matched = self.open.find(&logged, &turns);

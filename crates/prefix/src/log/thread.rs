@@ -108,6 +108,7 @@ impl Thread {
     /// Returns the conversation after one more request, of which the first `common` pieces are those of the
     /// last request.
     pub(super) fn followed(mut self, logged: LoggedRequest, turns: Turns, common: usize) -> Self {
+        // Marks after the common part were those of other messages.
         self.written.retain(|depth| (*depth as usize) < common);
         let nodes = logged.request.compared.prompt.nodes();
         let bytes = common.checked_sub(1).and_then(|at| nodes.get(at));
@@ -116,6 +117,7 @@ impl Thread {
         if let Some(usage) = logged.usage {
             self.counted.add(&logged.request.sending(), usage);
         }
+        // `begin` takes the state of the last request only. The members that cover the whole conversation follow.
         let mut next = Self::begin(logged, turns);
         next.lines.0 = self.lines.0;
         next.session = next.session.or(self.session);

@@ -330,6 +330,7 @@ impl Threads {
         for key in keys(&thread) {
             let ids = self.index.entry(key).or_default();
             if ids.len() == MAX_PER_KEY {
+                // The numbers ascend with use: the first one is the least recently used.
                 ids.remove(0);
             }
             ids.push(id);

@@ -50,6 +50,7 @@ fn visit(path: &Path, is_given: bool, seen: &mut HashSet<PathBuf>, found: &mut F
             found.unreadable.push((path.to_owned(), error));
         }
     } else if place.is_dir() {
+        // A link can lead back to a directory above it. The path without links is visited only once.
         if !seen.insert(place.clone()) {
             return;
         }

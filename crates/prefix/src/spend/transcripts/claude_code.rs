@@ -412,6 +412,7 @@ impl Transcript {
             // Only the lines of sub-agents may lack the final count.
             answer.is_partial = is_sidechain || line.agent_id.is_some();
         }
+        // Only the last line of an answer has its reason to stop, and the final counts.
         if message.stop_reason.is_some() {
             answer.is_partial = false;
         }

@@ -63,6 +63,7 @@ impl Sessions {
 fn copied(rollout: &Rollout, sessions: &HashMap<Arc<str>, Rollout>) -> Option<CopiedAnswers> {
     let mut parent = sessions.get(rollout.parent.as_deref()?)?;
     let mut copied = CopiedAnswers::new();
+    // Parents can form a cycle that does not include this session; the check below finds only a cycle through it.
     for _ in 0..MAX_PARENTS {
         parent.copy_to(rollout, &mut copied);
         match parent
