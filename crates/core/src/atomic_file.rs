@@ -44,6 +44,7 @@ impl AtomicFile {
         builder.prefix(".cachalot-").suffix(".part");
         let created = builder.make_in(parent(&target), |path| create(path, access))?;
         let (file, temporary) = created.into_parts();
+        // Before the content is written: others who may not read the old file must not read the new one either.
         if access == Access::Kept
             && let Some(permissions) = permissions
         {
@@ -68,6 +69,7 @@ impl AtomicFile {
             .writer
             .into_inner()
             .map_err(io::IntoInnerError::into_error)?;
+        // Before the rename: after a crash, the name must not lead to a file whose content was never written.
         file.sync_all()?;
         drop(file);
         self.temporary.persist(&self.target)?;

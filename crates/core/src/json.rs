@@ -493,6 +493,7 @@ pub fn member<'a>(object: &'a str, key: &str) -> Option<&'a str> {
         let is_wanted = scanner.key(&mut unescaped).ok()? == key.as_bytes();
         let value = scanner.range().ok()?;
         if is_wanted {
+            // Of two members with the key, the last one counts, as in a value tree.
             found = Some(value);
         }
         more = scanner.more(&OBJECT).ok()?;
@@ -554,6 +555,7 @@ pub fn string_end(text: &[u8], start: usize) -> Option<usize> {
         let next = memchr::memchr2(b'"', b'\\', rest)?;
         match rest[next] {
             b'"' => return Some(at + next + 1),
+            // The byte after a backslash ends no string.
             _ => at += next + 2,
         }
     }
@@ -566,6 +568,7 @@ const LONE_SURROGATE: &str =
 /// Returns the code unit of the four hex digits (of `\uXXXX`) at the beginning of `text`.
 pub(crate) fn four_hex_digits(text: &[u8]) -> Option<u16> {
     let digits = text.get(..4)?;
+    // `from_str_radix` accepts a sign, too.
     if !digits.iter().all(u8::is_ascii_hexdigit) {
         return None;
     }
@@ -579,6 +582,7 @@ fn plain_length(bytes: &[u8]) -> usize {
     for (n, word) in words.iter().enumerate() {
         let special = special_bytes(u64::from_le_bytes(*word));
         if special != 0 {
+            // A borrow can mark bytes behind a match, too. The first mark is exact.
             return n * 8 + special.trailing_zeros() as usize / 8;
         }
     }

@@ -124,6 +124,8 @@ impl DigestKey {
         getrandom::fill(&mut suffix).map_err(io::Error::other)?;
         let mut aside = path.as_os_str().to_owned();
         aside.push(format!(".{}", hex::encode(suffix)));
+        // The link fails if the file exists. One of several processes makes the key, and none of them reads a part of
+        // it.
         let written = key
             .store(Path::new(&aside))
             .and_then(|()| std::fs::hard_link(&aside, path));
@@ -300,6 +302,7 @@ impl SecretSet {
             return;
         }
         known.push(KnownSecret {
+            // Not `digest`: a secret that is learned is no part of a key yet. `split` notes the use.
             digest: key.mac(text.as_bytes()),
             spellings: spellings(text)
                 .into_iter()

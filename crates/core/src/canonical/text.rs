@@ -123,6 +123,7 @@ impl Encoder<'_> {
         let out = &self.out;
         let key = |field: &Field| &out[field.key.0..field.key.1];
         let fields = &mut self.fields[first..];
+        // Strictly ascending, so that an object with a repeated key always reaches the check below.
         let in_order = fields.windows(2).all(|pair| key(&pair[0]) < key(&pair[1]));
         if !in_order {
             let start = fields[0].start;
