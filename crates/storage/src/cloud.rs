@@ -317,6 +317,8 @@ impl ErrorContext {
     fn general(&self, error: &object_store::Error) -> Error {
         let uri = masked(&self.uri);
         let reason = self.reason(error);
+        // The metadata service is the last source of credentials: an error that names it means that there are no
+        // others.
         if ["169.254.169.254", "metadata.google.internal"]
             .iter()
             .any(|host| reason.contains(host))
@@ -371,6 +373,7 @@ impl ErrorContext {
 
     /// The text of an error on one line, without credentials.
     fn reason(&self, error: &object_store::Error) -> String {
+        // Masked before it is cut: a part of a secret would not be recognized.
         let mut text = masked_text(&one_line(&error.to_string()));
         for secret in &self.secrets {
             text = text.replace(secret.as_str(), MASK);

@@ -120,6 +120,7 @@ impl AllowList {
     }
 
     fn has_network_of(&self, address: IpAddr) -> bool {
+        // The same address may be written as an IPv6 one (`::ffff:10.0.0.1`), and networks of IPv4 do not contain that.
         let address = address.to_canonical();
         self.networks
             .iter()
@@ -229,6 +230,7 @@ fn private_v6(address: Ipv6Addr) -> Option<&'static str> {
         // The network's gateway translates these to the IPv4 address in the last 32 bits.
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => private_v4(embedded(high, low)),
         [0x64, 0xff9b, ..] => Some("an address of a local translator"),
+        // 6to4: the IPv4 address follows the prefix.
         [0x2002, high, low, ..] => private_v4(embedded(high, low)),
         [0xfc00..=0xfdff, ..] => Some("a unique local address"),
         [0xfe80..=0xfebf, ..] => Some("a link-local address"),
@@ -236,6 +238,7 @@ fn private_v6(address: Ipv6Addr) -> Option<&'static str> {
         [0xff00..=0xffff, ..] => Some("a multicast address"),
         [0x2001, 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => Some("a documentation address"),
         [0x2001, 0..=0x1ff, ..] => Some("a reserved address"),
+        // The only part of the address space from which public addresses are assigned. The last arm refuses the others.
         [0x2000..=0x3fff, ..] => None,
         _ => Some("a reserved address"),
     }

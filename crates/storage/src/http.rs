@@ -395,9 +395,11 @@ impl Shared {
                 self.check(target)?;
             } else {
                 let is_proxied = self.tunnels.proxy(&url).is_some();
+                // A response to a guarded request came from an address that the guard permits.
                 if !is_guarded && hop::is_private(&url, &response, is_proxied) {
                     private_origin = url.host_str().map(str::to_owned);
                 }
+                // The user may mean a private address. A host that only a server names goes through the guard.
                 let is_chosen =
                     self.redirects_to.is_some() || target.host_str() == first.host_str();
                 if let (false, Some(host)) = (is_chosen, &private_origin) {
@@ -444,6 +446,7 @@ impl Shared {
             );
             GuardedError::Failed(Error::new(ErrorKind::Unavailable, message).retrying(true))
         };
+        // The client of a tunnel has no timeouts of its own.
         let limit = self.options.connect_timeout + self.options.idle_timeout;
         let sent = Box::pin(self.tunnels.send(request, &proxy));
         match tokio::time::timeout(limit, sent).await {
@@ -470,6 +473,7 @@ impl Shared {
             return Ok(client);
         }
         let client = self.build(route)?;
+        // Another thread may have built one at the same time.
         Ok(cell.get_or_init(|| client))
     }
 
@@ -509,6 +513,7 @@ impl Shared {
                 builder.redirect(redirect::Policy::none())
             }
         };
+        // Without the proxies below, which would resolve the name themselves: `send_guarded` uses tunnels.
         if route == RequestRoute::Guarded {
             let resolver = GuardedResolver(Arc::clone(&self.allow));
             return Ok(builder.dns_resolver(Arc::new(resolver)));

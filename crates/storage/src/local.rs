@@ -20,9 +20,11 @@ const CHUNK: usize = 256 * 1024;
 /// Opens a regular file. Checks the file type first, because opening a pipe would block until it has a
 /// writer.
 pub(crate) fn open(shown: &str, path: &Path) -> Result<File, Error> {
+    // Before it is opened: opening a pipe waits until a program writes to it.
     let before = std::fs::metadata(path).map_err(|error| fault(shown, path, error))?;
     check_is_file(shown, &before)?;
     let file = File::open(path).map_err(|error| fault(shown, path, error))?;
+    // The open file may be another one than the one that was looked at.
     let now = file.metadata().map_err(|error| fault(shown, path, error))?;
     check_is_file(shown, &now)?;
     Ok(file)

@@ -79,6 +79,7 @@ fn scheme_of(uri: &str) -> Option<(String, &str)> {
         .next()
         .is_some_and(|first| first.is_ascii_alphabetic())
         && letters.all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
+    // A single letter is a drive of Windows, as in `C:/x`.
     if !well_formed || scheme.len() < 2 {
         return None;
     }

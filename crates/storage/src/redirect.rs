@@ -52,6 +52,7 @@ impl RequestCopy {
             307 | 308 => false,
             _ => return None,
         };
+        // A body that was streamed cannot be sent a second time.
         if !becomes_get && !is_whole {
             return None;
         }

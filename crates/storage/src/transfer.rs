@@ -168,6 +168,7 @@ pub(crate) async fn stat(http: &HttpClient, url: &Url) -> Result<Stat, Error> {
     } else if matches!(head.status().as_u16(), 404 | 410 | 429 | 500 | 502..=599) {
         success(head)?;
     }
+    // Some servers refuse HEAD, or answer it without a length.
     let response = get(http, url).await?;
     let headers = response.headers().clone();
     let size = match announced(&headers) {

@@ -81,6 +81,7 @@ impl Tunnels {
         let agent = HeaderValue::from_static(concat!("cachalot/", env!("CARGO_PKG_VERSION")));
         request.headers_mut().entry(USER_AGENT).or_insert(agent);
         let client = Client::builder(TokioExecutor::new())
+            // The client ends with this request, so that no connection has to wait for another one.
             .pool_max_idle_per_host(0)
             .build::<_, Body>(self.connector(proxy));
         let answered = client.request(request).await;
@@ -215,6 +216,7 @@ impl CheckedConnector {
 }
 
 async fn through(tunnel: &mut ProxyTunnel, address: SocketAddr) -> Result<Stream, Fault> {
+    // The scheme has no meaning: the proxy receives address and port.
     let target: Uri = format!("http://{address}/").parse()?;
     std::future::poll_fn(|context| tunnel.poll_ready(context)).await?;
     Ok(tunnel.call(target).await?)
