@@ -203,6 +203,7 @@ pub(crate) async fn compare(
             }
             _ => {}
         }
+        // Only if the value is still the one that was read: another machine may have written since.
         let condition = PutCondition {
             space: SPACE,
             key: KEY,

@@ -48,6 +48,7 @@ impl Interrupts {
             signal(kind)
                 .map_err(|error| CommandError::failed(format!("listening for Ctrl-C: {error}")))
         };
+        // `nohup` starts a process that goes on without its terminal.
         let hangup = if Disposition::of(libc::SIGHUP).is_ignored() {
             None
         } else {
@@ -120,6 +121,7 @@ impl Interrupts {
     pub(crate) async fn forget(&mut self) -> bool {
         loop {
             let pressed = tokio::select! {
+                // A signal that has arrived is seen before the branch that is always ready.
                 biased;
                 signal = self.next() => Some(signal),
                 () = std::future::ready(()) => None,

@@ -54,6 +54,7 @@ pub(crate) fn save(file: &Path, rule: &str) -> Result<()> {
     let (mut text, rules) = match read(file) {
         Ok((_, rules, text)) => (text, rules),
         Err(error) if error.kind() == ErrorKind::NotFound => (FILE_HEADER.to_owned(), Vec::new()),
+        // A file with a mistake has rules of the user: it is not replaced.
         Err(error) => return Err(error),
     };
     if rules.iter().any(|known| known == rule) {

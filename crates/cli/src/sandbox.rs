@@ -218,6 +218,7 @@ fn data_files(home: &Home) -> impl Iterator<Item = PathBuf> {
         .into_iter()
         .chain(&home.copies);
     let files =
+        // SQLite keeps the latest changes in files beside the database.
         databases.flat_map(|file| ["", "-wal", "-shm"].map(|end| companion_path(file, end)));
     files.chain([home.digest_key.path.clone(), home.history.clone()])
 }

@@ -163,11 +163,14 @@ impl<'a> EngineOptions<'a> {
     /// The store was written by a newer version, or its server is not suitable or demands a password and has got none; or
     /// a file of secrets, or of the digest key, that the user names cannot be used.
     pub(crate) async fn for_run(self) -> Result<Engine> {
+        // Before the store is opened: `open` reports the same fault as a store that cannot be used, and the run would
+        // continue without one.
         self.encryption()?;
         let (mut key, is_of_file) = self.key()?;
         let store = match self.open() {
             Ok(store) => {
                 let compared = self.compare(store.as_ref(), key, is_of_file);
+                // At the same time, so that a server that does not answer delays the run by one timeout only.
                 let (checked, compared) = tokio::join!(self.check_server(store.as_ref()), compared);
                 checked?;
                 key = compared;
@@ -395,6 +398,7 @@ impl<'a> EngineOptions<'a> {
         }
         let file = &self.home.digest_key;
         let compared = digest_key::compare(store, file, &key);
+        // A store that cannot answer in time is no reason to delay the run: the keys are not compared then.
         let Ok(Ok(compared)) = tokio::time::timeout(CHECK_TIMEOUT, compared).await else {
             return key;
         };

@@ -234,6 +234,7 @@ impl Workbench {
             .sandbox
             .as_ref()
             .filter(|_| inner.parts.sandbox.commands);
+        // Anew, because the instruction files of this team are protected, too.
         context_of_tools.sandbox = sandbox.map(|sandbox| sandbox.protecting(&protected));
         Ok(Dependencies {
             hooks: Some(hooks),
@@ -443,6 +444,7 @@ impl Workbench {
     pub(crate) async fn close(&self) {
         self.0.session_states.close().await;
         self.0.servers.close().await;
+        // The cache comes last: the end of a background job is announced to it.
         self.0.parts.cache.close().await;
     }
 
@@ -510,6 +512,7 @@ impl AgentHost for Workbench {
                     &silent,
                 )
             })
+            // Hooks that cannot be read count as hooks: no stored answer may pass them by.
             .map_or(true, |entries| !entries.is_empty())
     }
 

@@ -40,6 +40,7 @@ const STDIN_NOTICE_TIME: Duration = Duration::from_secs(3);
 /// There is no prompt, or it could not be answered completely.
 pub(crate) async fn answer(setup: &ChatSetup<'_>, document: &mut Value) -> Result<()> {
     let show = Arc::new(Show::new(setup.level(), false)?);
+    // The question comes first: without one, nothing is opened.
     let question = question(setup.prompt).await?;
     let mut interrupts = Interrupts::listen()?;
     let bench = setup.workbench(&show, setup.sandbox_settings()?).await?;

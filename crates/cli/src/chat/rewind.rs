@@ -72,6 +72,7 @@ impl Rewind {
     /// # Errors
     /// The reason why what commands do to files could not be undone; the same for all commands of the turn.
     pub(super) async fn before_command(&self) -> Result<(), NotCopied> {
+        // Held while the files are copied: concurrent commands of the turn wait for the copies.
         let mut state = self.state.lock().await;
         if let Some(known) = &state.current {
             return known.clone();
@@ -117,7 +118,9 @@ impl Rewind {
     /// call brings back those of the turn before.
     pub(super) async fn undo(&self) -> Option<RestoredFiles> {
         let mut state = self.state.lock().await;
+        // The turn stays in the list until all of its files are back.
         let turn = Arc::clone(state.turns.last()?);
+        // The files are as before the commands, so that the next command needs new copies.
         state.current = None;
         let workspace = Arc::clone(&self.workspace);
         let restoring = tokio::task::spawn_blocking(move || turn.copies.restore(&workspace));

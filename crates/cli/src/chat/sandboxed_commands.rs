@@ -65,6 +65,7 @@ impl Approver for SandboxedCommands {
         };
         let question = ApprovalRequest {
             concern: Some(&concern),
+            // No pattern: the answer holds for this turn only (`permit_turn`).
             pattern: None,
             ..*question
         };

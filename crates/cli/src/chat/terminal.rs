@@ -92,6 +92,7 @@ pub(crate) async fn run_chat(setup: &ChatSetup<'_>) -> Result<()> {
         mode: mode.clone(),
     });
     if let Prompt::Live(console) = &prompt {
+        // Weak, because `show` holds the console, and the console holds this closure.
         let (mode, show) = (mode.clone(), Arc::downgrade(&show));
         console.on_next_mode(move || {
             mode.next();
@@ -166,6 +167,7 @@ impl ChatLoop<'_> {
     /// Runs turns until the chat ends.
     async fn run_loop(&mut self, interrupts: &mut Interrupts) -> Result<()> {
         loop {
+            // The hooks of this event may be slow. Ctrl-C ends the wait for them, and not the chat.
             let told = tokio::select! {
                 () = self.session.chat.notify_waiting_for_user() => None,
                 signal = interrupts.next() => Some(signal),
@@ -394,6 +396,7 @@ impl ChatLoop<'_> {
             attachments::attach(&mut self.session.chat, typed, folders, &self.session.show).await;
         if let Err(error) = attached {
             self.session.show.warn(&error.to_string());
+            // The message was not sent, so that `/fresh` still holds for the next one.
             self.is_fresh |= is_fresh;
             if text == typed {
                 self.session.prompt.return_message(text);
@@ -401,10 +404,12 @@ impl ChatLoop<'_> {
             return Ok(NextStep::Continue);
         }
         let cancel = CancellationToken::default();
+        // The approver and the prompter share this place: open questions end with the turn.
         self.under_way.lock().clone_from(&cancel);
         if let Some(rewind) = &self.rewind {
             rewind.begin_turn().await;
         }
+        // Before the turn: one that fails leaves its message in the session, too.
         self.session.is_empty = false;
         let answers_before = self.session.chat.total().model_calls;
         let was_planning = self.session.mode.get() == PermissionMode::Plan;
@@ -464,6 +469,7 @@ impl ChatLoop<'_> {
         }
         self.session.follow_agent();
         let is_plan = matches!(&turned.ended, TurnEnd::Report(report) if report.stop == Stop::End);
+        // The user may have left plan mode during the turn.
         if was_planning && is_plan && self.session.mode.get() == PermissionMode::Plan {
             self.offer_plan(interrupts).await
         } else {

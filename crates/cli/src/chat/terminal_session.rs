@@ -205,6 +205,7 @@ impl TerminalSession<'_> {
             self.show.tell("a review is running; wait for its end");
             return NextStep::Continue;
         }
+        // The new chat is opened before the old one is closed: after a failure, the old one continues.
         let opening = (self.setup).reopen(&self.bench, &self.callbacks, session, model);
         let kept = "interrupted; the session continues";
         let chat = match unless_interrupted(opening, kept, &self.show, interrupts).await {

@@ -98,6 +98,7 @@ pub(super) async fn end(mut chat: Chat, show: &Show, interrupts: &mut Interrupts
         // The review is cancelled in the middle of its answer.
         show.end_fork(REVIEW, true);
     }
+    // `close` consumes the chat. If it is interrupted, these totals are all that is known.
     let so_far = chat.total();
     tokio::select! {
         total = chat.close() => total,

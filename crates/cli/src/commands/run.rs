@@ -79,6 +79,7 @@ async fn prepare(
     progress: &Arc<Progress>,
 ) -> Result<PreparedRun> {
     let registry = actions::builtin();
+    // First of all: without the sandbox that was asked for, nothing is read or paid for.
     if runs_commands_inside(arguments) {
         sandbox::require()?;
     }
@@ -93,6 +94,7 @@ async fn prepare(
         sources,
     } = load(&arguments.file, &registry, &runners, process_environment)?;
     let plan = match runners.plan(&agent, false) {
+        // Only now: a question to the user makes sense only for a file that is valid otherwise.
         Err(problem) if problem.code == NEEDS_NETWORK => {
             let file = directory.join(&arguments.file);
             let file = std::fs::canonicalize(&file).unwrap_or(file);
@@ -329,6 +331,7 @@ async fn wire(
         });
     }
     warn_about_short_secrets(&secrets, progress);
+    // Before anything runs: texts that were stored or printed earlier are not masked afterwards.
     secrets
         .values()
         .for_each(|secret| secret_set.learn(secret.expose()));

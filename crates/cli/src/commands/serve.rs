@@ -64,6 +64,7 @@ pub(crate) async fn serve(
     let tenant_key = engine.secret_set.key().cloned().unwrap_or(tenant_key);
     let total = Arc::new(Mutex::new(Total::default()));
     let observe = observer(arguments, &total, Arc::clone(&process_environment.clock));
+    // Before the start: from then on, a signal ends the gateway in order.
     let mut interrupts = Interrupts::listen()?;
     let upstreams: Vec<Upstream> = settings.upstreams().cloned().collect();
     let allowed_hosts = config.allowed_hosts.iter().chain(&arguments.allow_host);
@@ -109,6 +110,7 @@ pub(crate) async fn serve(
     if !running.stop().await {
         warn("some answers were cut off, because they were not finished in time");
     }
+    // After the gateway, whose last answers are still to be stored.
     engine.cache.close().await;
     render::err(&total.lock().line());
     Ok(())
@@ -207,6 +209,7 @@ impl ConfigFile<'_> {
                 () = hangup.next() => true,
                 () = tokio::time::sleep(LOOK_EVERY) => false,
             };
+            // The terminal was closed: this SIGHUP is no wish to read the file again.
             if is_asked && is_terminal && !std::io::stderr().is_terminal() {
                 return;
             }
@@ -214,6 +217,7 @@ impl ConfigFile<'_> {
             if !is_asked && now == seen {
                 continue;
             }
+            // Also with a problem, which is reported once for each change.
             seen = now;
             match self.read() {
                 Ok((_, settings)) => {

@@ -323,6 +323,7 @@ fn add_line(
         None => lines.extend([heading, added]),
     }
     let text = lines.concat();
+    // Lines are added without a look at their structure. The result is parsed before anything is replaced.
     let parsed = parse(&file.display().to_string(), &text).ok().flatten();
     if !parsed
         .as_ref()

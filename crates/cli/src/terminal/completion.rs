@@ -224,6 +224,7 @@ fn containing(root: &Path, part: &str) -> Vec<String> {
         for (entry, is_folder) in entries(&root.join(&folder)) {
             looked_at += 1;
             if looked_at > MAX_FILES {
+                // The limit holds for the whole search: the rest of the directories is dropped, too.
                 folders.clear();
                 break;
             }

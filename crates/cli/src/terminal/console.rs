@@ -256,6 +256,7 @@ impl Console {
     /// Restores the terminal and stops the process, as Ctrl-Z does.
     #[cfg(unix)]
     pub(crate) fn suspend(&self) {
+        // The thread that owns the terminal restores it. Without that thread, it is restored already.
         if !self.run(Driver::suspend) {
             mode::stop();
         }
@@ -283,6 +284,7 @@ fn read_keys(console: &Console) {
             return;
         }
     }
+    // No key can arrive any more: a chat that waits for one would wait forever.
     console.run(|driver| driver.ui.end_input(Instant::now()));
 }
 
@@ -390,6 +392,7 @@ impl Driver {
     }
 
     fn paint(&mut self, now: Instant) {
+        // A panic of another thread has restored the terminal.
         if !self.mode.is_raw() {
             self.resume();
         }

@@ -85,9 +85,11 @@ impl Mode {
     /// The terminal does not allow it.
     pub(super) fn enter(&self) -> std::io::Result<()> {
         let mut is_raw = self.0.lock();
+        // The library enters raw mode only once, even if another process has left it since.
         crossterm::terminal::disable_raw_mode()?;
         crossterm::terminal::enable_raw_mode()?;
         keep_line_ends();
+        // Before the write: if that fails, `leave` still restores the mode.
         *is_raw = true;
         device()?.write_all(ENTER.as_bytes())
     }

@@ -80,6 +80,7 @@ impl<W: Write> Screen<W> {
         }
         let mut frame = String::from(BEGIN_FRAME);
         self.to_top(&mut frame, size.columns);
+        // After a resize, a row may take several lines, so that the rows are not overwritten one by one.
         if is_resized || !finished.is_empty() {
             frame.push_str(ERASE_BELOW);
         }

@@ -294,6 +294,7 @@ impl<W: Write> Ui<W> {
             self.last_key = Some(now);
             return self.interrupt(now);
         }
+        // Before `touch`, which makes this key the last one.
         let may_answer = self.may_answer(now);
         self.touch(now);
         if self.search.is_some() && self.search_key(key) {

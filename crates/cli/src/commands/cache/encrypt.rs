@@ -147,6 +147,7 @@ async fn encrypt_space(
     // A memory is written anew. The newest stays the newest.
     others.sort_by_key(|other| other.updated);
     let concurrent = match space {
+        // One by one: concurrent writes would change the order.
         space::USER => 1,
         _ => CONCURRENT,
     };

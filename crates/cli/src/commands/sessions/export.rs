@@ -170,6 +170,7 @@ fn line(session: &Session, also: &[String]) -> Result<Vec<u8>> {
         fields["also"] = json!(also);
     }
     let mut line = serde_json::to_vec(&fields).map_err(std::io::Error::from)?;
+    // The closing brace. The pieces follow as the bytes that were sent, which a JSON value could not keep.
     line.pop();
     let nodes = session.prompt.nodes();
     for (name, level) in [("tools", Level::Tool), ("system", Level::System)] {
