@@ -140,7 +140,7 @@ async fn by_rules(
     ready: &mut ReadyCall,
     decided: &mut HookDecisions,
 ) -> Result<(), ToolOutput> {
-    let Some(reason) = approval_reason(context, ready, decided)? else {
+    let Some(mut reason) = approval_reason(context, ready, decided)? else {
         return Ok(());
     };
     let verdict = emit_about(context, When::PermissionRequest, ready).await;
@@ -148,8 +148,10 @@ async fn by_rules(
     decided.record(&ready.call.name, &verdict)?;
     if rewrite(toolbox, ready, &verdict)? {
         check_again(context, ready, decided).await?;
-        // A rule may deny the rewritten call.
-        approval_reason(context, ready, decided)?;
+        // A rule may deny the rewritten call, and the user has to be told what this one does.
+        if let Some(of_rewritten) = approval_reason(context, ready, decided)? {
+            reason = of_rewritten;
+        }
     }
     if is_allowed {
         Ok(())

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use cachalot_agent::{Approval, Chat};
+use cachalot_hooks::{Event, Output};
 use cachalot_simulator::ScriptedReply;
 use cachalot_tools::builtin::{WebFetch, WebFetchSettings};
 use cachalot_tools::{
@@ -259,6 +260,29 @@ fn write(path: &str) -> ScriptedReply {
 
 fn shell(command: &str) -> ScriptedReply {
     ScriptedReply::call("shell", json!({"command": command}))
+}
+
+#[tokio::test]
+async fn user_is_told_what_a_call_does_that_a_hook_has_rewritten() {
+    let replies = vec![write("notes.txt"), ScriptedReply::text("done")];
+    let mut fixture = Fixture::new(Wire::Chat, CODER, replies).await;
+    fixture.protected = vec![fixture.root.path().join("team.yaml")];
+    fixture.hook_recorder.say(
+        Event::PermissionRequest,
+        Output {
+            updated_input: json!({"path": "team.yaml", "content": "x"})
+                .as_object()
+                .cloned(),
+            ..Output::default()
+        },
+    );
+    let mut chat = fixture.chat().await;
+    fixture.turn(&mut chat, "go").await;
+    let asked = fixture.answers.asked();
+    assert_eq!(asked.len(), 1);
+    let concern = asked[0].concern.as_deref().unwrap_or_default();
+    assert!(concern.contains("`team.yaml`"), "{concern}");
+    fixture.check();
 }
 
 /// Makes the calls, each in a turn of its own, and returns which of them were asked about as writes of
