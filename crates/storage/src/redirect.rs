@@ -39,7 +39,7 @@ impl RequestCopy {
     }
 
     /// Returns the next request; `None` if the response is not a redirect that can be followed. Removes
-    /// credentials for another host or port.
+    /// credentials for another scheme, host or port: known headers, and those whose value is marked as sensitive.
     pub(crate) fn redirected(self, response: &Response) -> Option<Request> {
         let Self {
             request: mut next,
@@ -71,18 +71,18 @@ impl RequestCopy {
                 next.headers_mut().remove(name);
             }
         }
-        if origin(&target) != origin(next.url()) {
-            for name in [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION, WWW_AUTHENTICATE] {
-                next.headers_mut().remove(name);
+        if target.origin() != next.url().origin() {
+            let headers = next.headers_mut();
+            let of_server = [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION, WWW_AUTHENTICATE];
+            let sensitive = headers.iter().filter(|(_, value)| value.is_sensitive());
+            let sensitive: Vec<_> = sensitive.map(|(name, _)| name.clone()).collect();
+            for name in of_server.into_iter().chain(sensitive) {
+                headers.remove(name);
             }
         }
         *next.url_mut() = target;
         Some(next)
     }
-}
-
-fn origin(url: &Url) -> (Option<&str>, Option<u16>) {
-    (url.host_str(), url.port_or_known_default())
 }
 
 /// True if a response came from a private address, as far as known: behind a proxy, only the URL is checked.
@@ -95,4 +95,42 @@ pub(crate) fn is_private(url: &Url, response: &Response, is_proxied: bool) -> bo
     let is_local = name == "localhost" || name.ends_with(".localhost");
     let address = response.remote_addr().filter(|_| !is_proxied);
     is_local || address.is_some_and(|address| private_range(address.ip()).is_some())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use reqwest::header::HeaderValue;
+
+    use super::*;
+
+    /// The names of the headers that a request keeps when its server redirects it.
+    fn kept(from: &str, to: &str) -> Vec<String> {
+        let mut request = Request::new(Method::GET, from.parse().unwrap());
+        let mut key = HeaderValue::from_static("k");
+        key.set_sensitive(true);
+        let headers = request.headers_mut();
+        headers.insert("x-api-key", key);
+        headers.insert(AUTHORIZATION, HeaderValue::from_static("Bearer t"));
+        headers.insert("accept", HeaderValue::from_static("*/*"));
+        let response = http::Response::builder().status(307).header(LOCATION, to);
+        let response = Response::from(response.body("").unwrap());
+        let next = RequestCopy::from_request(&request).redirected(&response);
+        let next = next.unwrap();
+        next.headers().keys().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn credentials_stay_with_their_origin() {
+        let from = "https://a.example:8443/x";
+        assert_eq!(kept(from, "/y").len(), 3);
+        assert_eq!(kept(from, "https://a.example:8443/y").len(), 3);
+        for other in [
+            "http://a.example:8443/y",
+            "https://a.example/y",
+            "https://b.example:8443/y",
+        ] {
+            assert_eq!(kept(from, other), ["accept"], "{other}");
+        }
+    }
 }
