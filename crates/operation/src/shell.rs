@@ -29,6 +29,9 @@ const MAX_DEPTH: usize = 8;
 /// Maximum number of commands and possible commands; more make a line unclear.
 const MAX_COMMANDS: usize = 1_000;
 
+/// The reason why not all commands are known that a long line might run.
+const TOO_MANY_COMMANDS: &str = "it has too many words that might be commands";
+
 /// Maximum number of words of a possible command.
 const MAX_WORDS: usize = 16;
 
@@ -632,6 +635,7 @@ impl Script {
         }
         for at in own.min(words.len())..words.len() {
             if self.possible.len() > MAX_COMMANDS {
+                self.mark_unclear(TOO_MANY_COMMANDS);
                 break;
             }
             let word = &words[at];
@@ -689,7 +693,11 @@ impl Script {
                 }
             }
         }
-        if !has_marks || self.possible.len() > MAX_COMMANDS {
+        if !has_marks {
+            return;
+        }
+        if self.possible.len() > MAX_COMMANDS {
+            self.mark_unclear(TOO_MANY_COMMANDS);
             return;
         }
         if depth >= MAX_DEPTH / 2 {
@@ -744,7 +752,7 @@ impl Script {
     /// Records a command that might run, with arguments that are not known.
     fn add_possible(&mut self, words: &[String]) {
         if self.possible.len() > MAX_COMMANDS {
-            self.mark_unclear("it has too many words that might be commands");
+            self.mark_unclear(TOO_MANY_COMMANDS);
             return;
         }
         let name = words.first().and_then(|word| word.rsplit('/').next());

@@ -352,6 +352,9 @@ pub(super) fn match_script(script: &Script, pattern: &Pattern) -> MatchResult {
     }
 }
 
+/// The maximum number of options, and of their values, that are left out before a subcommand.
+const MAX_OPTIONS: usize = 15;
+
 /// Matches a pattern with a program and its arguments: as written, without the directory of the program,
 /// without options before a subcommand, and with options in another order.
 fn match_run(words: &[String], pattern: &Pattern) -> MatchResult {
@@ -361,19 +364,17 @@ fn match_run(words: &[String], pattern: &Pattern) -> MatchResult {
     let name = program.rsplit('/').next().unwrap_or(program);
     let mut programs = vec![program.clone(), name.to_owned(), base_name(program)];
     programs.dedup();
-    let mut starts = vec![0];
-    let mut at = 0;
-    while at < rest.len() && starts.len() < 16 {
-        // An option, or the value of the previous option.
-        let is_option = rest[at].starts_with('-');
-        let is_value = at > 0 && rest[at - 1].starts_with('-');
-        if !is_option && !is_value {
-            break;
-        }
-        at += 1;
-        starts.push(at);
-    }
-    let mut found = MatchResult::No;
+    // An option, or the value of the previous option.
+    let is_before_subcommand =
+        |at: &usize| rest[*at].starts_with('-') || (*at > 0 && rest[at - 1].starts_with('-'));
+    let options = (0..rest.len()).take_while(is_before_subcommand).count();
+    let starts: Vec<usize> = (0..=options.min(MAX_OPTIONS)).collect();
+    // A subcommand behind more of them is not looked at.
+    let mut found = if options > MAX_OPTIONS {
+        MatchResult::Maybe
+    } else {
+        MatchResult::No
+    };
     for program in &programs {
         for start in &starts {
             let line = [std::slice::from_ref(program), &rest[*start..]]

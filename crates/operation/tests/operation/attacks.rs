@@ -163,6 +163,19 @@ fn options_match_in_any_order() {
     for line in ["rm x", "rm -r x", "git push origin", "git log", "docker ps"] {
         assert_eq!(rules.command(line), PermissionDecision::Allow, "{line}");
     }
+    // More than are looked at.
+    let options = "-c a=b ".repeat(20);
+    let words = "x ".repeat(2_000);
+    for line in [
+        format!("git {options}push --force origin"),
+        format!("unknown {words}docker run y"),
+    ] {
+        let decision = rules.command(line.as_str());
+        assert!(
+            !matches!(decision, PermissionDecision::Allow),
+            "{decision:?}"
+        );
+    }
 }
 
 /// Commands that read `.env` or a file below `secrets`.
