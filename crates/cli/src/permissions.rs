@@ -53,7 +53,16 @@ pub(crate) fn add(team: &mut Team, process_environment: &ProcessEnvironment) {
 pub(crate) fn save(file: &Path, rule: &str) -> Result<()> {
     let (mut text, rules) = match read(file) {
         Ok((_, rules, text)) => (text, rules),
-        Err(error) if error.kind() == ErrorKind::NotFound => (FILE_HEADER.to_owned(), Vec::new()),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            // A file of comments only counts as none, and keeps them.
+            let comments = std::fs::read_to_string(file).unwrap_or_default();
+            let new_line = if comments.is_empty() || comments.ends_with('\n') {
+                ""
+            } else {
+                "\n"
+            };
+            (format!("{comments}{new_line}{FILE_HEADER}"), Vec::new())
+        }
         // A file with a mistake has rules of the user: it is not replaced.
         Err(error) => return Err(error),
     };
@@ -149,6 +158,11 @@ mod tests {
             assert_eq!(rules, ["a", "b"], "{text}");
             assert!(text.contains(kept), "{text}");
         }
+        std::fs::write(&file, "# only mine").unwrap();
+        save(&file, "b").unwrap();
+        let (_, rules, text) = read(&file).unwrap();
+        assert_eq!(rules, ["b"], "{text}");
+        assert!(text.starts_with("# only mine\n"), "{text}");
         // An unreadable file is not overwritten.
         std::fs::write(&file, "allow: [a\n").unwrap();
         assert!(save(&file, "b").is_err());

@@ -114,8 +114,10 @@ async fn tracks_protected(workspace: &Path, environment: &BTreeMap<String, Strin
             let mut files = listed.split('\0');
             files.any(|file| protected_name(Path::new(file)).is_some())
         }
-        // Without a repository, nothing is rewritten.
-        Ok(_) => false,
+        // Without a repository, nothing is rewritten. With one, git cannot say: it may be damaged, or belong to another user.
+        Ok(_) => workspace
+            .ancestors()
+            .any(|folder| folder.join(".git").exists()),
         Err(_) => true,
     }
 }

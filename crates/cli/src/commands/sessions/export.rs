@@ -46,12 +46,12 @@ struct ExportedConversation {
 impl Export<'_> {
     /// Exports the conversations. `home` is the location of the sessions: its files are refused as output.
     pub(super) async fn run(&self, sessions: &Sessions, home: &Home) -> Result<()> {
-        let chosen = match self.ids {
+        let mut chosen = match self.ids {
             [] => self.select_from_tree(sessions).await?,
             ids => self.select_named(sessions, ids).await?,
         };
         let mut output_file = OutputFile::new(self.out, home)?;
-        let exported = write(sessions, &chosen, &mut output_file).await?;
+        let exported = self.write(sessions, &mut chosen, &mut output_file).await?;
         output_file.persist()?;
         let mut told = format!(
             "exported {}",
@@ -133,6 +133,31 @@ impl Export<'_> {
         Ok(chosen)
     }
 
+    /// Writes one line for each session that still exists, and returns the number of lines. One session is in memory at a
+    /// time. Leaves out sessions that hold secrets since they were chosen.
+    async fn write(
+        &self,
+        sessions: &Sessions,
+        chosen: &mut ExportSelection,
+        to: &mut impl Write,
+    ) -> Result<u64> {
+        let mut written = 0;
+        for conversation in &chosen.conversations {
+            let found = sessions.open(&conversation.id).await?;
+            // If this session is gone, its id may be the beginning of another one's id.
+            let Some(session) = found.filter(|session| session.head.id == conversation.id) else {
+                continue;
+            };
+            if session.holds_secrets() && !self.with_secrets {
+                chosen.left_out += 1;
+                continue;
+            }
+            to.write_all(&line(&session, &conversation.also)?)?;
+            written += 1;
+        }
+        Ok(written)
+    }
+
     /// Returns for each session whether it holds secrets.
     async fn secret(&self, sessions: &Sessions) -> Result<HashMap<String, bool>> {
         let listed = sessions.list(&SessionFilter::default()).await?;
@@ -141,22 +166,6 @@ impl Export<'_> {
             .filter_map(|summary| Some((summary.id, summary.state.ok()?.holds_secrets)))
             .collect())
     }
-}
-
-/// Writes one line for each session that still exists, and returns the number of lines. One session is in
-/// memory at a time.
-async fn write(sessions: &Sessions, chosen: &ExportSelection, to: &mut impl Write) -> Result<u64> {
-    let mut written = 0;
-    for conversation in &chosen.conversations {
-        let found = sessions.open(&conversation.id).await?;
-        // If this session is gone, its id may be the beginning of another one's id.
-        let Some(session) = found.filter(|session| session.head.id == conversation.id) else {
-            continue;
-        };
-        to.write_all(&line(&session, &conversation.also)?)?;
-        written += 1;
-    }
-    Ok(written)
 }
 
 /// Formats a session. Tools and system text are the bytes that were sent.
