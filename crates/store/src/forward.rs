@@ -11,7 +11,7 @@
 ///   ([`StoreReply::begun`](crate::StoreReply::begun));
 /// - `forward_to_store!(now: …)`: by functions of this type that return the answer;
 /// - `forward_to_store!(refuse ERROR: …)`: by an error that a method of this type returns;
-/// - `forward_to_store!(intercept OPERATION: …)`: as [`Interceptor`](crate::intercepted::Interceptor) does.
+/// - `forward_to_store!(intercept OPERATION: …)`: as `Interceptor` does.
 #[macro_export]
 macro_rules! forward_to_store {
     (@method [later $copy:ident $field:ident] $name:ident <$a:lifetime> ($($argument:ident: $kind:ty),*) -> $result:ty) => {
