@@ -256,8 +256,8 @@ fn ctrl_c_ends_a_command_in_the_sandbox() {
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let ran: CommandOutput = child.wait_with_output().unwrap().into();
     ran.fails(130);
-    wait_until(&mut || !is_running());
-    assert!(!home.join("CLAUDE.md").exists());
+    // The process that removes what it made in the workspace may outlive the command.
+    wait_until(&mut || !is_running() && !home.join("CLAUDE.md").exists());
 }
 
 #[test]
