@@ -2,9 +2,6 @@
 //! The client of MCP servers, against servers of our own: programs, and one behind HTTP.
 
 mod behaviour;
-#[allow(dead_code)]
-#[path = "../../../tools/tests/tools/cached/cache_fixture.rs"]
-mod cache_fixture;
 mod caching;
 mod docker_agent;
 mod http_server;
@@ -13,9 +10,6 @@ mod messages;
 mod program;
 mod server;
 mod settings;
-#[allow(dead_code)]
-#[path = "../../../tools/tests/tools/tool_fixture.rs"]
-mod tool_fixture;
 mod tool_lists;
 
 use std::collections::BTreeMap;
@@ -29,6 +23,7 @@ use cachalot_mcp::settings::{
     ToolsetKind, ToolsetSettings, assemble,
 };
 use cachalot_mcp::{McpDependencies, McpSettings, Reporter};
+use cachalot_test_support::{cache_fixture, tool_fixture};
 use cachalot_tools::filter::NameFilter;
 use serde_json::json;
 use tempfile::TempDir;

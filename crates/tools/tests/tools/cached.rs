@@ -1,7 +1,6 @@
 //! The layer that serves results of read-only tools again.
 
 mod accounts;
-pub(crate) mod cache_fixture;
 mod delivery;
 mod documented;
 mod eligibility;
@@ -11,3 +10,5 @@ mod scopes;
 mod settings;
 mod witnesses;
 mod writes;
+
+pub(crate) use cachalot_test_support::cache_fixture;

@@ -4,7 +4,6 @@
 mod arguments;
 mod files;
 mod registry;
-mod tool_fixture;
 mod workspace;
 
 mod background_jobs;
@@ -16,3 +15,5 @@ mod shell;
 mod skills;
 mod surface;
 mod web;
+
+use cachalot_test_support::tool_fixture;

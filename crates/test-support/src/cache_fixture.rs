@@ -22,7 +22,7 @@ use cachalot_tools::{
 use serde_json::{Value, json};
 
 /// A time far from the epoch that is no round number of seconds.
-pub(crate) const START: Millis = 1_750_000_000_123;
+pub const START: Millis = 1_750_000_000_123;
 
 /// The body of a tool, given its arguments, its context, and the number of earlier runs.
 type RunFn = dyn Fn(&Arguments, &ToolContext, usize) -> ToolOutput + Send + Sync;
@@ -32,7 +32,7 @@ type EffectsFn = dyn Fn(&Arguments) -> Effects + Send + Sync;
 
 /// A tool that counts its runs.
 #[derive(Clone)]
-pub(crate) struct CountingTool {
+pub struct CountingTool {
     metadata: OperationMetadata,
     resource_access: Arc<EffectsFn>,
     doing: Arc<RunFn>,
@@ -44,7 +44,7 @@ pub(crate) struct CountingTool {
 
 impl CountingTool {
     /// A read-only tool without cause to be served again, which touches nothing.
-    pub(crate) fn named(name: &str) -> Self {
+    pub fn named(name: &str) -> Self {
         Self {
             metadata: OperationMetadata {
                 name: name.to_owned().into(),
@@ -67,12 +67,12 @@ impl CountingTool {
     }
 
     /// A read-only tool whose results may be served again for as long as nothing is written.
-    pub(crate) fn reader(name: &str) -> Self {
+    pub fn reader(name: &str) -> Self {
         Self::named(name).cache_class(CacheClass::Validated)
     }
 
     /// A tool that reads the file `path`.
-    pub(crate) fn file_reader(name: &str) -> Self {
+    pub fn file_reader(name: &str) -> Self {
         Self::reader(name)
             .touching(|arguments| Effects::reading(vec![EffectTarget::Path(path_of(arguments))]))
             .doing(|arguments, context, _| {
@@ -85,7 +85,7 @@ impl CountingTool {
     }
 
     /// A tool that writes `text` to the file `path`.
-    pub(crate) fn file_writer(name: &str) -> Self {
+    pub fn file_writer(name: &str) -> Self {
         Self::named(name)
             .writing()
             .touching(|arguments| Effects::writing(vec![EffectTarget::Path(path_of(arguments))]))
@@ -99,7 +99,7 @@ impl CountingTool {
 
     /// A tool of which nothing is known but that it is not read-only; it writes like
     /// [`CountingTool::file_writer`] if it is told to.
-    pub(crate) fn unknown(name: &str) -> Self {
+    pub fn unknown(name: &str) -> Self {
         Self::named(name)
             .writing()
             .touching(|_| Effects::UNKNOWN)
@@ -112,38 +112,38 @@ impl CountingTool {
             })
     }
 
-    pub(crate) fn cache_class(mut self, cache_class: CacheClass) -> Self {
+    pub fn cache_class(mut self, cache_class: CacheClass) -> Self {
         self.metadata.cache_class = cache_class;
         self
     }
 
     /// It is not read-only.
-    pub(crate) fn writing(mut self) -> Self {
+    pub fn writing(mut self) -> Self {
         self.metadata.read_only = false;
         self
     }
 
-    pub(crate) fn parameters(mut self, parameters: Value) -> Self {
+    pub fn parameters(mut self, parameters: Value) -> Self {
         self.metadata.parameters = parameters.into();
         self
     }
 
-    pub(crate) fn version(mut self, version: u32) -> Self {
+    pub fn version(mut self, version: u32) -> Self {
         self.metadata.version = version;
         self
     }
 
-    pub(crate) fn from(mut self, server: &str) -> Self {
+    pub fn from(mut self, server: &str) -> Self {
         self.metadata.origin = Origin::Mcp(server.to_owned());
         self
     }
 
-    pub(crate) fn implicitly(mut self, input: Value) -> Self {
+    pub fn implicitly(mut self, input: Value) -> Self {
         self.implicit = input;
         self
     }
 
-    pub(crate) fn touching(
+    pub fn touching(
         mut self,
         resource_access: impl Fn(&Arguments) -> Effects + Send + Sync + 'static,
     ) -> Self {
@@ -151,7 +151,7 @@ impl CountingTool {
         self
     }
 
-    pub(crate) fn doing(
+    pub fn doing(
         mut self,
         doing: impl Fn(&Arguments, &ToolContext, usize) -> ToolOutput + Send + Sync + 'static,
     ) -> Self {
@@ -160,17 +160,17 @@ impl CountingTool {
     }
 
     /// Every run looks, then waits for a permit of this gate.
-    pub(crate) fn gated(mut self, gate: &Arc<tokio::sync::Semaphore>) -> Self {
+    pub fn gated(mut self, gate: &Arc<tokio::sync::Semaphore>) -> Self {
         self.gate = Some(Arc::clone(gate));
         self
     }
 
-    pub(crate) fn runs(&self) -> usize {
+    pub fn runs(&self) -> usize {
         self.runs.load(Ordering::SeqCst)
     }
 }
 
-pub(crate) fn path_of(arguments: &Arguments) -> PathBuf {
+pub fn path_of(arguments: &Arguments) -> PathBuf {
     PathBuf::from(arguments.get("path").and_then(Value::as_str).unwrap_or("."))
 }
 
@@ -202,30 +202,30 @@ impl Operation for CountingTool {
 }
 
 /// A layer, its clock, its workspace, and what it said.
-pub(crate) struct CacheFixture {
-    pub(crate) tools: CachedTools,
-    pub(crate) clock: Arc<ManualClock>,
-    pub(crate) said: Arc<Mutex<Vec<String>>>,
-    pub(crate) secret_set: Arc<SecretSet>,
-    pub(crate) http: HttpClient,
+pub struct CacheFixture {
+    pub tools: CachedTools,
+    pub clock: Arc<ManualClock>,
+    pub said: Arc<Mutex<Vec<String>>>,
+    pub secret_set: Arc<SecretSet>,
+    pub http: HttpClient,
     directory: tempfile::TempDir,
     calls: AtomicUsize,
 }
 
 /// Options of a fixture.
-pub(crate) struct CacheFixtureBuilder {
-    pub(crate) settings: ToolCacheSettings,
-    pub(crate) mode: CacheMode,
-    pub(crate) persistent: Option<Cache>,
-    pub(crate) user: String,
-    pub(crate) write_notifier: WriteNotifier,
-    pub(crate) secret_set: Arc<SecretSet>,
-    pub(crate) ledger: Ledger,
-    pub(crate) clock: Arc<ManualClock>,
+pub struct CacheFixtureBuilder {
+    pub settings: ToolCacheSettings,
+    pub mode: CacheMode,
+    pub persistent: Option<Cache>,
+    pub user: String,
+    pub write_notifier: WriteNotifier,
+    pub secret_set: Arc<SecretSet>,
+    pub ledger: Ledger,
+    pub clock: Arc<ManualClock>,
 }
 
 impl CacheFixtureBuilder {
-    pub(crate) fn with(settings: ToolCacheSettings) -> Self {
+    pub fn with(settings: ToolCacheSettings) -> Self {
         Self {
             settings,
             mode: CacheMode::On,
@@ -238,14 +238,14 @@ impl CacheFixtureBuilder {
         }
     }
 
-    pub(crate) fn of(self, tools: &[&CountingTool]) -> CacheFixture {
+    pub fn of(self, tools: &[&CountingTool]) -> CacheFixture {
         let tools = tools
             .iter()
             .map(|tool| -> Arc<dyn Tool> { Arc::new((*tool).clone()) });
         self.over(&Registry::new(tools.collect()).unwrap())
     }
 
-    pub(crate) fn over(self, registry: &Registry) -> CacheFixture {
+    pub fn over(self, registry: &Registry) -> CacheFixture {
         let said: Arc<Mutex<Vec<String>>> = Arc::default();
         let heard = Arc::clone(&said);
         let options = CachedToolsOptions {
@@ -272,7 +272,7 @@ impl CacheFixtureBuilder {
 }
 
 /// Settings that keep results.
-pub(crate) fn on() -> ToolCacheSettings {
+pub fn on() -> ToolCacheSettings {
     ToolCacheSettings {
         enabled: true,
         ..ToolCacheSettings::default()
@@ -280,18 +280,18 @@ pub(crate) fn on() -> ToolCacheSettings {
 }
 
 /// A layer that keeps results of these tools.
-pub(crate) fn cache_fixture(tools: &[&CountingTool]) -> CacheFixture {
+pub fn cache_fixture(tools: &[&CountingTool]) -> CacheFixture {
     CacheFixtureBuilder::with(on()).of(tools)
 }
 
 /// An engine over a SQLite file.
-pub(crate) fn persistent(path: &Path, clock: &Arc<ManualClock>) -> Cache {
+pub fn persistent(path: &Path, clock: &Arc<ManualClock>) -> Cache {
     let memory = SqliteStore::open(path, sqlite::SqliteOptions::new(clock.clone())).unwrap();
     engine(Arc::new(memory), clock)
 }
 
 /// An engine over a memory in the process.
-pub(crate) fn in_process(clock: &Arc<ManualClock>) -> Cache {
+pub fn in_process(clock: &Arc<ManualClock>) -> Cache {
     engine(Arc::new(InProcessStore::new(clock.clone())), clock)
 }
 
@@ -308,28 +308,28 @@ fn engine(memory: Arc<dyn Store>, clock: &Arc<ManualClock>) -> Cache {
 }
 
 impl CacheFixture {
-    pub(crate) fn root(&self) -> PathBuf {
+    pub fn root(&self) -> PathBuf {
         self.directory.path().canonicalize().unwrap()
     }
 
-    pub(crate) fn write(&self, path: &str, text: &str) {
+    pub fn write(&self, path: &str, text: &str) {
         std::fs::write(self.root().join(path), text).unwrap();
     }
 
-    pub(crate) fn after(&self, time: Duration) {
+    pub fn after(&self, time: Duration) {
         self.clock.advance(time);
     }
 
-    pub(crate) fn said(&self) -> Vec<String> {
+    pub fn said(&self) -> Vec<String> {
         self.said.lock().unwrap().clone()
     }
 
     /// The context of a batch of calls of a session.
-    pub(crate) fn batch(&self, session: &str, verbatim: &[&str]) -> BatchContext {
+    pub fn batch(&self, session: &str, verbatim: &[&str]) -> BatchContext {
         self.batch_in(&self.root(), session, verbatim)
     }
 
-    pub(crate) fn batch_in(&self, root: &Path, session: &str, verbatim: &[&str]) -> BatchContext {
+    pub fn batch_in(&self, root: &Path, session: &str, verbatim: &[&str]) -> BatchContext {
         BatchContext {
             context: ToolContext {
                 workspace: Arc::new(Workspace::open(root).unwrap()),
@@ -357,11 +357,11 @@ impl CacheFixture {
     }
 
     /// Makes calls at once, in the session `main`; ids are `call-0`, `call-1`, ….
-    pub(crate) async fn calls(&self, calls: &[(&str, Value)]) -> Vec<ToolCallResult> {
+    pub async fn calls(&self, calls: &[(&str, Value)]) -> Vec<ToolCallResult> {
         self.calls_in("main", &[], calls).await
     }
 
-    pub(crate) async fn calls_in(
+    pub async fn calls_in(
         &self,
         session: &str,
         verbatim: &[&str],
@@ -370,11 +370,7 @@ impl CacheFixture {
         self.run(&self.batch(session, verbatim), calls).await
     }
 
-    pub(crate) async fn run(
-        &self,
-        batch: &BatchContext,
-        calls: &[(&str, Value)],
-    ) -> Vec<ToolCallResult> {
+    pub async fn run(&self, batch: &BatchContext, calls: &[(&str, Value)]) -> Vec<ToolCallResult> {
         let prepared = calls.iter().map(|(name, arguments)| {
             let number = self.calls.fetch_add(1, Ordering::SeqCst);
             self.tools.prepare(ToolCall {
@@ -387,17 +383,12 @@ impl CacheFixture {
     }
 
     /// Makes one call.
-    pub(crate) async fn call(&self, name: &str, arguments: Value) -> ToolCallResult {
+    pub async fn call(&self, name: &str, arguments: Value) -> ToolCallResult {
         self.calls(&[(name, arguments)]).await.remove(0)
     }
 
     /// Makes one call in another session.
-    pub(crate) async fn call_in(
-        &self,
-        session: &str,
-        name: &str,
-        arguments: Value,
-    ) -> ToolCallResult {
+    pub async fn call_in(&self, session: &str, name: &str, arguments: Value) -> ToolCallResult {
         self.calls_in(session, &[], &[(name, arguments)])
             .await
             .remove(0)
@@ -405,7 +396,7 @@ impl CacheFixture {
 }
 
 /// The text of an answer.
-pub(crate) fn text(answer: &ToolCallResult) -> String {
+pub fn text(answer: &ToolCallResult) -> String {
     answer
         .output
         .content
@@ -418,13 +409,13 @@ pub(crate) fn text(answer: &ToolCallResult) -> String {
 }
 
 /// Observes the content of a file.
-pub(crate) fn note(context: &ToolContext, path: &str) {
+pub fn note(context: &ToolContext, path: &str) {
     let path = context.workspace.root().join(path);
     context.witness.observe(Observation::Content(&path));
 }
 
 /// Reads nothing that could be told.
-pub(crate) fn reads_unknown() -> Effects {
+pub fn reads_unknown() -> Effects {
     Effects {
         reads: EffectTargets::Unknown,
         writes: EffectTargets::NOTHING,

@@ -17,14 +17,14 @@ use cachalot_tools::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-pub(crate) struct ToolFixture {
+pub struct ToolFixture {
     /// Goes when the workshop does.
     _root: TempDir,
-    pub(crate) registry: Registry,
-    pub(crate) context: ToolContext,
+    pub registry: Registry,
+    pub context: ToolContext,
 }
 
-pub(crate) fn context(workspace: Workspace) -> ToolContext {
+pub fn context(workspace: Workspace) -> ToolContext {
     ToolContext {
         workspace: Arc::new(workspace),
         session: "main".to_owned(),
@@ -43,11 +43,11 @@ pub(crate) fn context(workspace: Workspace) -> ToolContext {
 }
 
 impl ToolFixture {
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self::with(builtin::files())
     }
 
-    pub(crate) fn with(tools: Vec<Arc<dyn Tool>>) -> Self {
+    pub fn with(tools: Vec<Arc<dyn Tool>>) -> Self {
         let root = tempfile::tempdir().unwrap();
         let workspace = Workspace::open(root.path()).unwrap();
         Self {
@@ -58,7 +58,7 @@ impl ToolFixture {
     }
 
     /// With these files.
-    pub(crate) fn holding(files: &[(&str, &str)]) -> Self {
+    pub fn holding(files: &[(&str, &str)]) -> Self {
         let tool_fixture = Self::new();
         for (path, text) in files {
             tool_fixture.write(path, text);
@@ -66,25 +66,25 @@ impl ToolFixture {
         tool_fixture
     }
 
-    pub(crate) fn path(&self, path: &str) -> PathBuf {
+    pub fn path(&self, path: &str) -> PathBuf {
         self.context.workspace.root().join(path)
     }
 
-    pub(crate) fn write(&self, path: &str, content: impl AsRef<[u8]>) {
+    pub fn write(&self, path: &str, content: impl AsRef<[u8]>) {
         let path = self.path(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, content).unwrap();
     }
 
-    pub(crate) fn read(&self, path: &str) -> String {
+    pub fn read(&self, path: &str) -> String {
         fs::read_to_string(self.path(path)).unwrap()
     }
 
-    pub(crate) fn is_there(&self, path: &str) -> bool {
+    pub fn is_there(&self, path: &str) -> bool {
         fs::symlink_metadata(self.path(path)).is_ok()
     }
 
-    pub(crate) fn batch(&self) -> BatchContext {
+    pub fn batch(&self) -> BatchContext {
         BatchContext {
             context: self.context.clone(),
             verbatim: Arc::new(BTreeSet::new()),
@@ -93,27 +93,27 @@ impl ToolFixture {
     }
 
     /// The output of a tool, called as by a turn loop.
-    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> ToolOutput {
+    pub async fn call(&self, tool: &str, arguments: Value) -> ToolOutput {
         let prepared = self.registry.prepare(call(tool, &arguments.to_string()));
         let mut answers = self.registry.run(vec![prepared], &self.batch()).await;
         let ToolCallResult { output, .. } = answers.remove(0);
         output
     }
 
-    pub(crate) async fn done(&self, tool: &str, arguments: Value) -> String {
+    pub async fn done(&self, tool: &str, arguments: Value) -> String {
         let output = self.call(tool, arguments).await;
         assert!(!output.is_error, "{}", text(&output));
         text(&output)
     }
 
-    pub(crate) async fn fails(&self, tool: &str, arguments: Value) -> String {
+    pub async fn fails(&self, tool: &str, arguments: Value) -> String {
         let output = self.call(tool, arguments).await;
         assert!(output.is_error, "{}", text(&output));
         text(&output)
     }
 
     /// Runs a tool with a witness of its own.
-    pub(crate) async fn witnessed(&self, tool: &str, arguments: Value) -> (ToolOutput, Witness) {
+    pub async fn witnessed(&self, tool: &str, arguments: Value) -> (ToolOutput, Witness) {
         let context = ToolContext {
             witness: Witness::default(),
             ..self.context.clone()
@@ -124,7 +124,7 @@ impl ToolFixture {
     }
 
     /// Everything below the root, by path, links as what they point to.
-    pub(crate) fn tree(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+    pub fn tree(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut all = BTreeMap::new();
         collect(self.context.workspace.root(), &mut all);
         all
@@ -152,14 +152,14 @@ fn collect(directory: &Path, all: &mut BTreeMap<PathBuf, Vec<u8>>) {
     }
 }
 
-pub(crate) fn object(value: Value) -> Arguments {
+pub fn object(value: Value) -> Arguments {
     match value {
         Value::Object(fields) => fields,
         other => panic!("{other} is no object"),
     }
 }
 
-pub(crate) fn call(tool: &str, arguments: &str) -> ToolCall {
+pub fn call(tool: &str, arguments: &str) -> ToolCall {
     ToolCall {
         id: format!("call-of-{tool}"),
         name: tool.to_owned(),
@@ -167,7 +167,7 @@ pub(crate) fn call(tool: &str, arguments: &str) -> ToolCall {
     }
 }
 
-pub(crate) fn text(output: &ToolOutput) -> String {
+pub fn text(output: &ToolOutput) -> String {
     output
         .content
         .iter()
@@ -179,7 +179,7 @@ pub(crate) fn text(output: &ToolOutput) -> String {
 }
 
 /// Waits until something is so.
-pub(crate) async fn until(what: &str, mut so: impl FnMut() -> bool) {
+pub async fn until(what: &str, mut so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !so() {
         assert!(began.elapsed() < Duration::from_secs(60), "never: {what}");
@@ -188,7 +188,7 @@ pub(crate) async fn until(what: &str, mut so: impl FnMut() -> bool) {
 }
 
 /// Returns whether a process runs; a zombie does not.
-pub(crate) fn runs(process: &str) -> bool {
+pub fn runs(process: &str) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{}/stat", process.trim()));
     status.is_ok_and(|status| {
         let state = status.rsplit(')').next().unwrap_or_default().trim_start();
