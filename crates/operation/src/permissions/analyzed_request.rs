@@ -369,13 +369,14 @@ fn match_run(words: &[String], pattern: &Pattern) -> MatchResult {
         |at: &usize| rest[*at].starts_with('-') || (*at > 0 && rest[at - 1].starts_with('-'));
     let options = (0..rest.len()).take_while(is_before_subcommand).count();
     let starts: Vec<usize> = (0..=options.min(MAX_OPTIONS)).collect();
-    // A subcommand behind more of them is not looked at.
-    let mut found = if options > MAX_OPTIONS {
-        MatchResult::Maybe
-    } else {
-        MatchResult::No
-    };
+    let mut found = MatchResult::No;
     for program in &programs {
+        // What stands behind more of them is not looked at.
+        if options > MAX_OPTIONS
+            && pattern.match_unknown(&format!("{program} {UNKNOWN}"), false) != MatchResult::No
+        {
+            found = found.max(MatchResult::Maybe);
+        }
         for start in &starts {
             let line = [std::slice::from_ref(program), &rest[*start..]]
                 .concat()

@@ -163,8 +163,10 @@ fn options_match_in_any_order() {
     for line in ["rm x", "rm -r x", "git push origin", "git log", "docker ps"] {
         assert_eq!(rules.command(line), PermissionDecision::Allow, "{line}");
     }
-    // More than are looked at.
+    // More than are looked at. Rules for other programs do not concern the command.
     let options = "-c a=b ".repeat(20);
+    let line = format!("cc {options}x.c");
+    assert_eq!(rules.command(line.as_str()), PermissionDecision::Allow);
     let words = "x ".repeat(2_000);
     for line in [
         format!("git {options}push --force origin"),
