@@ -198,15 +198,15 @@ fn of_all(key: &Key) -> [String; 3] {
 
 fn of_some(key: &Key, is_of: impl Fn(&Contract) -> bool) -> [String; 4] {
     let [name, kind, about] = of_all(key);
-    let of = CONTRACTS.iter().filter(|contract| is_of(contract));
-    let of: Vec<_> = of.collect();
-    let of_tools = CONTRACTS.iter().filter(|contract| contract.tool_matched);
-    let events =
-        if of.len() > 1 && of_tools.count() == of.iter().filter(|of| of.tool_matched).count() {
-            "those of tools".to_owned()
-        } else {
-            codes(of.into_iter().map(|contract| contract.event.name()))
-        };
+    let is_of_tools = CONTRACTS
+        .iter()
+        .all(|contract| is_of(contract) == contract.tool_matched);
+    let events = if is_of_tools {
+        "those of tools".to_owned()
+    } else {
+        let of = CONTRACTS.iter().filter(|contract| is_of(contract));
+        codes(of.map(|contract| contract.event.name()))
+    };
     [name, kind, about, events]
 }
 

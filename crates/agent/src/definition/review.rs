@@ -124,7 +124,7 @@ impl ReviewDefinition {
     /// Returns the definition with its limits, of which the file writes 0 for none.
     pub(super) fn with_limits(self) -> Self {
         Self {
-            max_input_tokens: self.max_input_tokens.filter(|most| *most > 0),
+            max_input_tokens: self.max_input_tokens.filter(|maximum| *maximum > 0),
             max_iterations: or_unlimited(self.max_iterations),
             ..self
         }
