@@ -91,10 +91,13 @@ pub(crate) struct ReadRequest<'a> {
 
 /// The conditions under which the answer to a request is stored.
 struct Storing {
-    ttl: Duration,
+    /// `None` if it does not expire.
+    ttl: Option<Duration>,
     keeping: Keeping,
     /// True if no other request has had the key.
     is_new_key: bool,
+    /// The number of the request among the equal ones of its run, from 0.
+    ordinal: u32,
 }
 
 /// An attempt to answer a request.
@@ -182,9 +185,10 @@ impl<'a> Attempt<'a> {
             Cacheability::Never(reason) => self.unstored(&identity, reason.clone()).await,
             Cacheability::Repeatable { ttl } => {
                 let storing = Storing {
-                    ttl: *ttl,
+                    ttl: self.unless_recorded(*ttl),
                     keeping: Keeping::Always,
                     is_new_key: false,
+                    ordinal: 0,
                 };
                 self.stored(&identity, storing).await
             }
@@ -193,14 +197,16 @@ impl<'a> Attempt<'a> {
                     let reason = "too many different requests of the run are counted";
                     return self.unstored(&identity, reason.to_owned()).await;
                 };
-                let identity = identify(Sample::Ordinal(ordinal.number()));
+                let number = ordinal.number();
+                let identity = identify(Sample::Ordinal(number));
                 let delivery = Delivery::new(&shared.lengths, identity.key(), read.form);
                 let settle = move |is_complete| ordinal.settle(is_complete);
                 let recipient = Recipient::new(Arc::clone(&delivery), settle);
                 let storing = Storing {
-                    ttl: DAY,
+                    ttl: self.unless_recorded(DAY),
                     keeping: Keeping::Tracked(delivery),
                     is_new_key: false,
+                    ordinal: number,
                 };
                 let answered = self.stored(&identity, storing).await?;
                 Ok(answered.received_by(recipient))
@@ -218,9 +224,10 @@ impl<'a> Attempt<'a> {
                 };
                 let recipient = Recipient::new(Arc::clone(&delivery), settle);
                 let storing = Storing {
-                    ttl: RETRY_WITHIN,
+                    ttl: Some(RETRY_WITHIN),
                     keeping: Keeping::IfUndelivered(delivery),
                     is_new_key,
+                    ordinal: 0,
                 };
                 let answered = self.stored(&identity, storing).await?;
                 Ok(answered.received_by(recipient))
@@ -229,13 +236,25 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Returns the ordinal of a sampled request, if its client has opted in.
+    /// Returns a time to live; `None` in a recording, which is kept until it is erased.
+    fn unless_recorded(&self, ttl: Duration) -> Option<Duration> {
+        let command = self.shared.command.as_ref();
+        let is_recorded = command.is_some_and(|command| command.recording.is_some());
+        (!is_recorded).then_some(ttl)
+    }
+
+    /// Returns the ordinal of a sampled request, if its client has opted in. Its run is the one that the client names,
+    /// or else its session.
     fn ordinal(&self, identity: &CallIdentity) -> Option<Ordinal> {
         let route = self.read.route;
+        let of_session = || {
+            let session = prefix_watch::session(&self.read.parts.headers)?;
+            Some(format!("session {session}"))
+        };
         let run = RunName {
             tenant: identity.tenant().to_owned(),
             agent: route.agent.clone()?,
-            run: route.run.clone(),
+            run: route.run.clone().or_else(of_session),
         };
         self.shared
             .ordinals
@@ -251,7 +270,7 @@ impl<'a> Attempt<'a> {
         let Some(max_age) = self.read.controls.max_age else {
             return Ok(mode);
         };
-        let policy = self.policy(identity, mode, DAY, SingleFlight::Off);
+        let policy = self.policy(identity, mode, Some(DAY), SingleFlight::Off);
         let Ok(found) = self.shared.cache.probe(&identity.call(), &policy).await else {
             return Ok(mode);
         };
@@ -270,7 +289,7 @@ impl<'a> Attempt<'a> {
         &self,
         identity: &CallIdentity,
         mode: CacheMode,
-        ttl: Duration,
+        ttl: Option<Duration>,
         join: SingleFlight,
     ) -> Policy {
         Policy {
@@ -287,7 +306,12 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    fn run_policy(&self, identity: &CallIdentity, ttl: Duration, join: SingleFlight) -> RunPolicy {
+    fn run_policy(
+        &self,
+        identity: &CallIdentity,
+        ttl: Option<Duration>,
+        join: SingleFlight,
+    ) -> RunPolicy {
         let (read, key) = (self.read, identity.key().to_string());
         let (upstream, endpoint) = (self.upstream.name(), read.route.endpoint.name());
         let handle = format!("{upstream}/{endpoint}/{}/{}", read.model, &key[..10]);
@@ -302,7 +326,7 @@ impl<'a> Attempt<'a> {
         labels.extend(tags.map(|tag| Label::new("tag", tag.as_str())));
         RunPolicy {
             // The shortest one counts: no party extends what another one permits.
-            ttl: [read.controls.ttl, read.times.max_ttl, Some(ttl)]
+            ttl: [read.controls.ttl, read.times.max_ttl, ttl]
                 .into_iter()
                 .flatten()
                 .min(),
@@ -336,7 +360,7 @@ impl<'a> Attempt<'a> {
             return Err(not_cached(&reason));
         }
         let mode = read.controls.mode;
-        let policy = self.policy(identity, mode, Duration::ZERO, SingleFlight::Off);
+        let policy = self.policy(identity, mode, Some(Duration::ZERO), SingleFlight::Off);
         let outbound = self.outbound(identity)?;
         let reason = Reason::Declined(reason);
         let ticket = self
@@ -368,6 +392,7 @@ impl<'a> Attempt<'a> {
             ttl,
             keeping,
             mut is_new_key,
+            ordinal,
         } = storing;
         let mode = self.mode(identity).await?;
         let hit = self.hit_policy(mode);
@@ -404,8 +429,8 @@ impl<'a> Attempt<'a> {
             };
             let call = identity.call();
             let outcome = self.shared.cache.through_with(&call, &hit, run, work).await;
-            let outcome = outcome.map_err(|miss| not_cached(&miss.reason.to_string()))?;
-            match self.respond(outcome, head_of_run, &keeping).await {
+            let outcome = outcome.map_err(|miss| not_cached(&of_sample(&miss.reason, ordinal)))?;
+            match self.respond(outcome, head_of_run, &keeping, ordinal).await {
                 Some(answered) => return answered,
                 // The run of another request got no answer that can be shared: this request gets its own.
                 None => (join, is_new_key) = (SingleFlight::Off, false),
@@ -419,6 +444,7 @@ impl<'a> Attempt<'a> {
         outcome: Outcome,
         head_of_run: oneshot::Receiver<Result<RunHead, ErrorBody>>,
         keeping: &Keeping,
+        ordinal: u32,
     ) -> Option<Result<Answered, ErrorBody>> {
         let is_shared = outcome.status == CacheStatus::Coalesced;
         let mut reader = outcome.body.into_reader();
@@ -479,6 +505,9 @@ impl<'a> Attempt<'a> {
         let shown = match (keeping, status) {
             (Keeping::IfUndelivered(_), CacheStatus::Miss(_)) => {
                 CacheStatus::Bypass(Reason::Declined(SAMPLED.into()))
+            }
+            (_, CacheStatus::Miss(reason)) if ordinal > 0 => {
+                CacheStatus::Miss(Reason::Declined(of_sample(&reason, ordinal)))
             }
             (_, status) => status,
         };
@@ -662,6 +691,15 @@ fn max_cost(
             format!("the key has a budget, and the cost of the request is not bounded: {reason}");
         ErrorBody::forbidden("unknown_cost", message)
     })
+}
+
+/// Returns the reason of a miss; of a further sample, why the answer to an equal request of the run was not used.
+fn of_sample(reason: &Reason, ordinal: u32) -> String {
+    match (reason, ordinal) {
+        (reason, 0) => reason.to_string(),
+        (Reason::Absent, ordinal) => format!("sample {} of this run", ordinal + 1),
+        (reason, ordinal) => format!("sample {} of this run: {reason}", ordinal + 1),
+    }
 }
 
 fn damaged(reason: &str) -> ErrorBody {

@@ -5,6 +5,7 @@ use std::io::Read;
 use bytes::Bytes;
 use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 use http::{HeaderMap, header};
+use ruzstd::decoding::StreamingDecoder;
 
 use crate::error_body::ErrorBody;
 
@@ -14,6 +15,7 @@ pub(crate) enum Coding {
     None,
     Gzip,
     Deflate,
+    Zstd,
     /// One that is not read, or several.
     Unknown,
 }
@@ -32,6 +34,7 @@ impl Coding {
                 b"identity" => Self::None,
                 b"gzip" | b"x-gzip" => Self::Gzip,
                 b"deflate" => Self::Deflate,
+                b"zstd" => Self::Zstd,
                 _ => Self::Unknown,
             },
         }
@@ -39,7 +42,7 @@ impl Coding {
 
     /// Returns true for a coding that [`Coding::decode`] decompresses.
     pub(crate) fn is_compressed(self) -> bool {
-        matches!(self, Self::Gzip | Self::Deflate)
+        matches!(self, Self::Gzip | Self::Deflate | Self::Zstd)
     }
 
     /// Decodes a body; `None` if it is compressed, and longer than `limit` when it is decompressed.
@@ -54,13 +57,27 @@ impl Coding {
             Self::Deflate => {
                 let mut decoder = ZlibDecoder::new(body.as_ref());
                 let decoded = read(&mut decoder, limit)?;
-                if decoder.get_ref().is_empty() {
-                    Some(decoded)
-                } else {
-                    Some(Err(malformed(&"bytes follow its end")))
-                }
+                Some(decoded.and_then(|decoded| at_end(decoded, decoder.get_ref())))
+            }
+            // One frame: further ones would have to be decompressed within the same limit.
+            Self::Zstd => {
+                let mut rest = body.as_ref();
+                let decoded = match StreamingDecoder::new(&mut rest) {
+                    Ok(mut decoder) => read(&mut decoder, limit)?,
+                    Err(error) => Err(malformed(&error)),
+                };
+                Some(decoded.and_then(|decoded| at_end(decoded, rest)))
             }
         }
+    }
+}
+
+/// Refuses a body with bytes behind its end.
+fn at_end(decoded: Bytes, rest: &[u8]) -> Result<Bytes, ErrorBody> {
+    if rest.is_empty() {
+        Ok(decoded)
+    } else {
+        Err(malformed(&"bytes follow its end"))
     }
 }
 
@@ -111,6 +128,7 @@ mod tests {
         assert_eq!(coding(&["identity"]), Coding::None);
         assert_eq!(coding(&["GZIP"]), Coding::Gzip);
         assert_eq!(coding(&["deflate"]), Coding::Deflate);
+        assert_eq!(coding(&["zstd"]), Coding::Zstd);
         for several in [&["br"][..], &["gzip, gzip"], &["gzip", "identity"], &[""]] {
             assert_eq!(coding(several), Coding::Unknown, "{several:?}");
         }
@@ -143,5 +161,22 @@ mod tests {
         assert_eq!(whole.unwrap(), "{}");
         deflated.push(0);
         assert!(decode(Coding::Deflate, &deflated.into()).is_err());
+    }
+
+    #[test]
+    fn a_body_in_zstd_is_decompressed_under_the_limit() {
+        let compressed = |bytes: &[u8]| {
+            let level = ruzstd::encoding::CompressionLevel::Fastest;
+            ruzstd::encoding::compress_to_vec(bytes, level)
+        };
+        let decode = |bytes: &[u8]| Coding::Zstd.decode(&Bytes::copy_from_slice(bytes), 1_000);
+        let small = compressed(b"{}");
+        assert_eq!(decode(&small).unwrap().unwrap(), "{}");
+        assert!(decode(&compressed(&[b' '; 1_001])).is_none());
+        for cut in 0..small.len() {
+            assert!(decode(&small[..cut]).unwrap().is_err(), "{cut}");
+        }
+        let followed = [&small[..], b"x"].concat();
+        assert!(decode(&followed).unwrap().is_err());
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cachalot_cache::CacheStatus;
+use cachalot_cache::{CacheMode, CacheStatus};
 use cachalot_core::text::truncate;
 use cachalot_core::{Digest, Spend};
 use http::{HeaderMap, Request, Response, StatusCode, header as http_header};
@@ -14,6 +14,7 @@ use crate::attempt::{Answered, Attempt, ReadRequest, not_cached};
 use crate::body::{self, Body};
 use crate::body_threads::LARGE;
 use crate::coding::{Coding, too_large};
+use crate::command::CommandRun;
 use crate::control::Controls;
 use crate::endpoint::Endpoint;
 use crate::error_body::ErrorBody;
@@ -56,12 +57,18 @@ pub(crate) struct Handler {
 
 impl Handler {
     /// Handles a request.
-    pub(crate) async fn handle(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
+    pub(crate) async fn handle(self: Arc<Self>, mut request: Request<Incoming>) -> Response<Body> {
         let start = Instant::now();
-        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         if let Err(error) = self.shared.guard.check(request.uri(), request.headers()) {
             return error.response(Endpoint::Other);
         }
+        if let Some(command) = &self.shared.command {
+            match command.without_secret(request.uri()) {
+                Ok(uri) => *request.uri_mut() = uri,
+                Err(error) => return error.response(Endpoint::Other),
+            }
+        }
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         match path.as_str() {
             "/healthz" | "/readyz" => return Response::new(body::full("ok\n")),
             // With keys, only the operator sees what the others ask for.
@@ -92,6 +99,9 @@ impl Handler {
             }
             Ok(mut route) => {
                 report.endpoint = route.endpoint.name();
+                if let Some(command) = &self.shared.command {
+                    route.in_command(command);
+                }
                 let settings = self.shared.settings();
                 let arrival = Arrival::new(&settings, &route, &request);
                 if let Ok(decision) = &arrival.decision {
@@ -159,7 +169,9 @@ impl Handler {
         if let Some(reason) = why_unread {
             let is_tunnel = reason == tunnel::REASON;
             let may_post = is_tunnel && tunnel::has_post(route);
-            if (is_tunnel && !settings.websockets) || (may_post && self.shared.frozen) {
+            let wants_post =
+                self.shared.frozen || self.shared.command.is_some() || route.agent.is_some();
+            if (is_tunnel && !settings.websockets) || (may_post && wants_post) {
                 return Err(tunnel::refusal());
             }
             if self.shared.frozen {
@@ -255,14 +267,23 @@ impl Handler {
         let encoded = profile.and_then(|profile| profile.canonical(body, form_members));
         let profile = profile.filter(|_| encoded.is_some());
         let canonical = encoded.unwrap_or_else(|| canonical.clone());
+        let command = self.shared.command.as_ref();
+        let of_recording = command.and_then(CommandRun::tenant);
+        let mut controls = Controls::read(&parts.headers)?.in_gateway(self.shared.frozen);
+        if command.is_some_and(|command| command.is_fresh) && controls.mode == CacheMode::On {
+            controls.mode = CacheMode::Refresh;
+        }
         let read = ReadRequest {
             route,
             decision: &decision,
             profile,
             model: truncate(&endpoint.model(&route.path, body), MAX_MODEL).into_owned(),
             form,
-            controls: Controls::read(&parts.headers)?.in_gateway(self.shared.frozen),
-            tenant: tenant(&caller, &parts.headers)?,
+            controls,
+            tenant: match of_recording {
+                Some(tenant) => Some(tenant),
+                None => tenant(&caller, &parts.headers)?,
+            },
             parts: &parts,
             sent,
             text_bytes: text.len(),

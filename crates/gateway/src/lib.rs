@@ -7,6 +7,7 @@
 //! | [`server`] | accepts connections, limits them, ends them |
 //! | `guard` | refuses requests that a web page may have sent |
 //! | `settings` | the client of a request by its key, and the upstreams that may answer |
+//! | `command` | the secret path and the recording of `cachalot exec` |
 //! | `route` | finds the API and the endpoint of a request |
 //! | `endpoint` | may the answer to a request be stored? |
 //! | `control` | reads the client's cache directives |
@@ -42,6 +43,7 @@ mod call;
 mod client;
 mod coding;
 mod collector;
+mod command;
 mod config;
 mod control;
 mod credentials;
@@ -88,6 +90,7 @@ mod upstream;
 mod usage_filter;
 mod virtual_key;
 
+pub use command::CommandRun;
 pub use config::{AdminConfig, Config, TlsFiles, keys};
 pub use limits::Limits;
 pub use report::RequestReport;

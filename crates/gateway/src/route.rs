@@ -3,6 +3,7 @@
 use http::{HeaderMap, Method};
 
 use crate::api::Api;
+use crate::command::{self, CommandRun};
 use crate::endpoint::Endpoint;
 use crate::error_body::ErrorBody;
 use crate::request_api::{self, PathApi};
@@ -21,6 +22,18 @@ pub(crate) struct Route {
     pub(crate) agent: Option<String>,
     /// The run of the agent, if the client names it.
     pub(crate) run: Option<String>,
+}
+
+impl Route {
+    /// Makes the request one of a command: in its recording, unless the client names an agent of its own.
+    pub(crate) fn in_command(&mut self, command: &CommandRun) {
+        if self.agent.is_none() {
+            self.agent.clone_from(&command.recording);
+        }
+        if self.run.is_none() {
+            self.run = Some(command::RUN.to_owned());
+        }
+    }
 }
 
 /// Finds the way of a request. Paths begin with `/p/AGENT` or `/p/AGENT/RUN/r` if the client has opted in, then with

@@ -24,6 +24,7 @@ use crate::body_index::BodyIndex;
 use crate::body_threads::BodyThreads;
 use crate::budget::Budgets;
 use crate::client::UpstreamClient;
+use crate::command::CommandRun;
 use crate::delivery::Lengths;
 use crate::exporter::{Exporter, Exporting};
 use crate::guard::Guard;
@@ -59,6 +60,8 @@ pub struct GatewayOptions {
     pub store: Option<Arc<dyn Store>>,
     /// Set if requests are answered from the cache only.
     pub frozen: bool,
+    /// The command that the gateway is for, if it is for one only.
+    pub command: Option<CommandRun>,
     /// The key under which credentials are digested. Gateways with the same key and store share entries.
     pub tenant_key: DigestKey,
     /// Secrets that keys must not contain.
@@ -127,6 +130,7 @@ impl Gateway {
             client,
             cache: options.cache,
             frozen: options.frozen,
+            command: options.command,
             tenant_key: options.tenant_key,
             secret_set: options.secret_set,
             catalog: options.catalog,

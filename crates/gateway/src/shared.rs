@@ -12,6 +12,7 @@ use crate::body_index::BodyIndex;
 use crate::body_threads::BodyThreads;
 use crate::budget::Budgets;
 use crate::client::UpstreamClient;
+use crate::command::CommandRun;
 use crate::delivery::Lengths;
 use crate::guard::Guard;
 use crate::limits::Limits;
@@ -33,6 +34,8 @@ pub(crate) struct Shared {
     pub(crate) budgets: Budgets,
     /// Set if requests are answered from the cache only.
     pub(crate) frozen: bool,
+    /// The command that the gateway is for, if it is for one only.
+    pub(crate) command: Option<CommandRun>,
     pub(crate) tenant_key: DigestKey,
     pub(crate) secret_set: Arc<SecretSet>,
     pub(crate) catalog: Arc<Catalog>,

@@ -76,6 +76,7 @@ pub(crate) async fn serve(
         cache: engine.cache.clone(),
         store: engine.store,
         frozen: arguments.frozen,
+        command: None,
         tenant_key,
         process: run,
         secret_set: engine.secret_set,

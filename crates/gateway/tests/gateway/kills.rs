@@ -83,6 +83,7 @@ async fn start(home: &Path, upstream: &str) -> std::io::Result<cachalot_gateway:
         cache,
         store: Some(store),
         frozen: false,
+        command: None,
         tenant_key: DigestKey::new([5; 32]),
         process,
         secret_set,

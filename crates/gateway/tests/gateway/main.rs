@@ -17,6 +17,7 @@ mod kills;
 mod members;
 mod prefix;
 mod probes;
+mod runs;
 mod sdks;
 mod server_tools;
 mod support;

@@ -10,7 +10,8 @@ use std::time::Duration;
 use cachalot_cache::{Cache, CacheBounds, CacheOptions, Ledger, LedgerLimits};
 use cachalot_core::{Clock, DigestKey, Millis, SecretSet, SystemClock};
 use cachalot_gateway::{
-    Config, Gateway, GatewayOptions, Limits, RequestReport, RunningGateway, Settings, Upstream,
+    CommandRun, Config, Gateway, GatewayOptions, Limits, RequestReport, RunningGateway, Settings,
+    Upstream,
 };
 use cachalot_model::Catalog;
 use cachalot_simulator::{RunningSimulator, Script, Simulator, SimulatorOptions};
@@ -24,6 +25,7 @@ use serde_json::{Value, json};
 /// A gateway, the simulator behind it, and what the gateway reported.
 pub(crate) struct Setup {
     pub(crate) gateway: RunningGateway,
+    start: Start,
     pub(crate) simulator: RunningSimulator,
     pub(crate) cache: Cache,
     pub(crate) client: reqwest::Client,
@@ -33,6 +35,51 @@ pub(crate) struct Setup {
     /// Number of misses with an answer.
     runs: AtomicU64,
     _folder: tempfile::TempDir,
+}
+
+/// The parts with which gateways of a test are started.
+struct Start {
+    settings: Settings,
+    cache: Cache,
+    store: Arc<dyn Store>,
+    clock: Arc<AdvancedClock>,
+    secret_set: Arc<SecretSet>,
+    /// The proxy between the gateway and all upstreams but those of this machine.
+    proxy: Option<String>,
+    limits: Limits,
+    reports: Arc<Mutex<Vec<RequestReport>>>,
+    warnings: Arc<Mutex<Vec<String>>>,
+}
+
+impl Start {
+    async fn gateway(&self, command: Option<CommandRun>, frozen: bool) -> RunningGateway {
+        let (reported, warned) = (Arc::clone(&self.reports), Arc::clone(&self.warnings));
+        let gateway = Gateway::start(GatewayOptions {
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            admin_address: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
+            allowed_hosts: Vec::new(),
+            settings: self.settings.clone(),
+            cache: self.cache.clone(),
+            store: Some(Arc::clone(&self.store)),
+            frozen,
+            command,
+            tenant_key: DigestKey::new([5; 32]),
+            process: "test".into(),
+            secret_set: Arc::clone(&self.secret_set),
+            catalog: Arc::new(Catalog::built_in()),
+            clock: Arc::<AdvancedClock>::clone(&self.clock),
+            tls: tls(),
+            proxies: match &self.proxy {
+                Some(proxy) => Matcher::builder().all(proxy.as_str()).no("127.0.0.1"),
+                None => Matcher::builder(),
+            }
+            .build(),
+            limits: self.limits,
+            observe: Arc::new(move |report| reported.lock().push(report.clone())),
+            warn: Arc::new(move |warning| warned.lock().push(warning.to_owned())),
+        });
+        gateway.await.unwrap()
+    }
 }
 
 /// The clock of the machine, which a test advances instead of waiting.
@@ -123,8 +170,8 @@ impl Setup {
     pub(crate) async fn behind_proxy(text: &str, proxy: &str) -> Self {
         let simulator = Simulator::start(SimulatorOptions::default()).await.unwrap();
         let settings = settings(text, &simulator.url());
-        let proxies = Matcher::builder().all(proxy).no("127.0.0.1").build();
-        Self::start_behind(simulator, settings, Limits::default(), proxies).await
+        let proxy = Some(proxy.to_owned());
+        Self::start_behind(simulator, settings, Limits::default(), proxy).await
     }
 
     /// The same, in front of a simulator that waits before each answer.
@@ -154,15 +201,14 @@ impl Setup {
     }
 
     async fn start(simulator: RunningSimulator, settings: Settings, limits: Limits) -> Self {
-        let proxies = Matcher::builder().build();
-        Self::start_behind(simulator, settings, limits, proxies).await
+        Self::start_behind(simulator, settings, limits, None).await
     }
 
     async fn start_behind(
         simulator: RunningSimulator,
         settings: Settings,
         limits: Limits,
-        proxies: Matcher,
+        proxy: Option<String>,
     ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let advanced = Arc::new(AdvancedClock::default());
@@ -181,30 +227,21 @@ impl Setup {
             warn,
         });
         let reports = Arc::new(Mutex::new(Vec::new()));
-        let reported = Arc::clone(&reports);
         let warnings = Arc::new(Mutex::new(Vec::new()));
-        let warned = Arc::clone(&warnings);
-        let gateway = Gateway::start(GatewayOptions {
-            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-            admin_address: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
-            allowed_hosts: Vec::new(),
-            settings,
+        let start = Start {
+            settings: settings.clone(),
             cache: cache.clone(),
-            store: Some(store),
-            frozen: false,
-            tenant_key: DigestKey::new([5; 32]),
-            process: "test".into(),
+            store: Arc::clone(&store),
+            clock: Arc::clone(&advanced),
             secret_set,
-            catalog: Arc::new(Catalog::built_in()),
-            clock,
-            tls: tls(),
-            proxies,
+            proxy,
             limits,
-            observe: Arc::new(move |report| reported.lock().push(report.clone())),
-            warn: Arc::new(move |warning| warned.lock().push(warning.to_owned())),
-        });
+            reports: Arc::clone(&reports),
+            warnings: Arc::clone(&warnings),
+        };
         Self {
-            gateway: gateway.await.unwrap(),
+            gateway: start.gateway(None, false).await,
+            start,
             simulator,
             cache,
             client: reqwest::Client::builder().no_proxy().build().unwrap(),
@@ -213,6 +250,15 @@ impl Setup {
             warnings,
             runs: AtomicU64::new(0),
             _folder: folder,
+        }
+    }
+
+    /// The same with a gateway of another process, which may be that of a command, and answer from the cache only.
+    pub(crate) async fn restarted(self, command: Option<CommandRun>, frozen: bool) -> Self {
+        self.gateway.stop().await;
+        Self {
+            gateway: self.start.gateway(command, frozen).await,
+            ..self
         }
     }
 
