@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use aho_corasick::AhoCorasick;
 use bytes::Bytes;
 use cachalot_cache::{
     CacheMode, CacheStatus, HANDLE_LABEL, HitPolicy, Key, OrphanPolicy, Outcome, Policy, Reason,
@@ -20,11 +21,12 @@ use crate::billing::Billing;
 use crate::body::Body;
 use crate::cache_status;
 use crate::call::{CallIdentity, CallParts, Sample};
+use crate::client_profile::Client;
 use crate::config::{CacheTimes, PrefixConfig};
 use crate::control::Controls;
 use crate::delivery::{Delivery, Recipient};
 use crate::endpoint::{Cacheability, DAY};
-use crate::error_body::ErrorBody;
+use crate::error_body::{ErrorBody, NOT_CACHED};
 use crate::header;
 use crate::injection;
 use crate::key_body::KeyBody;
@@ -35,7 +37,6 @@ use crate::pass;
 use crate::payer::Payer;
 use crate::prefix_watch::{self, PreviousBreak, SentRequest, WatchedRequest};
 use crate::price_bound;
-use crate::profile::Profile;
 use crate::recorded::FirstChunk;
 use crate::replay::{self, Pace};
 use crate::request_api::Decision;
@@ -43,6 +44,7 @@ use crate::request_body::RequestBody;
 use crate::retries::RETRY_WITHIN;
 use crate::route::Route;
 use crate::run::{Keeping, RunContext, RunHead, SAMPLED};
+use crate::run_body::RunRequest;
 use crate::settings::Caller;
 use crate::shared::Shared;
 use crate::telemetry::request_span::RequestSpan;
@@ -72,12 +74,17 @@ pub(crate) struct ReadRequest<'a> {
     pub(crate) decision: &'a Decision,
     pub(crate) parts: &'a Parts,
     pub(crate) sent: RequestBody,
-    /// Size of the body, decompressed.
-    pub(crate) text_bytes: usize,
+    /// The body, decompressed.
+    pub(crate) text: Bytes,
     pub(crate) parsed: Arc<ParsedBody>,
     /// The body for the key.
     pub(crate) canonical: KeyBody,
-    pub(crate) profile: Option<Profile>,
+    /// The client by whose profile `canonical` is encoded.
+    pub(crate) client: Option<Arc<Client>>,
+    /// The IDs of calls that `canonical` has by their order only.
+    pub(crate) numbered_calls: Vec<String>,
+    /// The session that the client names in a header.
+    pub(crate) session: Option<String>,
     pub(crate) model: String,
     pub(crate) form: AnswerForm,
     pub(crate) controls: Controls,
@@ -99,6 +106,20 @@ struct Storing {
     /// The number of the request among the equal ones of its run, from 0.
     ordinal: u32,
 }
+
+/// What an outcome of the engine gives.
+enum Responded {
+    Answered(Result<Answered, ErrorBody>),
+    /// The run of another request failed.
+    Nothing,
+    /// The stored answer is none for this request, and why.
+    Unfit(&'static str),
+}
+
+/// The reason why a stored answer is not used that has the ID of a call of the request, too.
+const OTHER_CALLS: &str = "the stored answer has the ID of a call of this request";
+/// The reason why a stored refusal is not used, unless nothing else may answer.
+const REFUSED: &str = "the provider refused the request when it was recorded";
 
 /// An attempt to answer a request.
 pub(crate) struct Attempt<'a> {
@@ -172,7 +193,8 @@ impl<'a> Attempt<'a> {
             query: read.parts.uri.query(),
             headers: &read.parts.headers,
             body: &read.canonical,
-            profile: read.profile,
+            client: read.client.as_deref(),
+            numbered_calls: read.numbered_calls.len(),
             form: read.form,
             agent: read.route.agent.as_deref(),
             tenant: read.tenant.as_deref(),
@@ -192,7 +214,11 @@ impl<'a> Attempt<'a> {
                 };
                 self.stored(&identity, storing).await
             }
-            Cacheability::Sampled if read.route.agent.is_some() && mode != CacheMode::Off => {
+            // Whoever names no run has all requests in one: a reference might be to an answer of another one.
+            Cacheability::InRun(reason) if self.run_name().is_none() || !self.is_replayed() => {
+                self.unstored(&identity, reason.clone()).await
+            }
+            Cacheability::Sampled | Cacheability::InRun(_) if self.is_replayed() => {
                 let Some(ordinal) = self.ordinal(&identity) else {
                     let reason = "too many different requests of the run are counted";
                     return self.unstored(&identity, reason.to_owned()).await;
@@ -232,29 +258,41 @@ impl<'a> Attempt<'a> {
                 let answered = self.stored(&identity, storing).await?;
                 Ok(answered.received_by(recipient))
             }
-            Cacheability::Sampled => self.unstored(&identity, SAMPLED.to_owned()).await,
+            Cacheability::Sampled | Cacheability::InRun(_) => {
+                self.unstored(&identity, SAMPLED.to_owned()).await
+            }
         }
+    }
+
+    /// Returns true if the client or the operator asks for the replay of sampled answers.
+    fn is_replayed(&self) -> bool {
+        let read = self.read;
+        read.route.agent.is_some() && read.controls.mode != CacheMode::Off
     }
 
     /// Returns a time to live; `None` in a recording, which is kept until it is erased.
     fn unless_recorded(&self, ttl: Duration) -> Option<Duration> {
-        let command = self.shared.command.as_ref();
-        let is_recorded = command.is_some_and(|command| command.recording.is_some());
-        (!is_recorded).then_some(ttl)
+        self.recording().is_none().then_some(ttl)
     }
 
-    /// Returns the ordinal of a sampled request, if its client has opted in. Its run is the one that the client names,
-    /// or else its session.
+    fn recording(&self) -> Option<&str> {
+        self.shared.command.as_ref()?.recording.as_deref()
+    }
+
+    /// Returns the name of the run: the one that the client gives it, or else that of its session.
+    fn run_name(&self) -> Option<String> {
+        let read = self.read;
+        let of_session = || Some(format!("session {}", read.session.as_ref()?));
+        read.route.run.clone().or_else(of_session)
+    }
+
+    /// Returns the ordinal of a sampled request, if its client has opted in.
     fn ordinal(&self, identity: &CallIdentity) -> Option<Ordinal> {
         let route = self.read.route;
-        let of_session = || {
-            let session = prefix_watch::session(&self.read.parts.headers)?;
-            Some(format!("session {session}"))
-        };
         let run = RunName {
             tenant: identity.tenant().to_owned(),
             agent: route.agent.clone()?,
-            run: route.run.clone().or_else(of_session),
+            run: self.run_name(),
         };
         self.shared
             .ordinals
@@ -395,8 +433,10 @@ impl<'a> Attempt<'a> {
             ordinal,
         } = storing;
         let mode = self.mode(identity).await?;
-        let hit = self.hit_policy(mode);
+        let mut hit = self.hit_policy(mode);
         let mut join = match (&keeping, self.read.form.is_events()) {
+            // The answer of a request with other IDs of calls may have one of them.
+            _ if !self.read.numbered_calls.is_empty() => SingleFlight::Off,
             // Slots are those of this process.
             (Keeping::IfUndelivered(_), _) => SingleFlight::Process,
             (_, true) => SingleFlight::AllProcesses {
@@ -429,29 +469,34 @@ impl<'a> Attempt<'a> {
             };
             let call = identity.call();
             let outcome = self.shared.cache.through_with(&call, &hit, run, work).await;
-            let outcome = outcome.map_err(|miss| not_cached(&of_sample(&miss.reason, ordinal)))?;
+            let outcome =
+                outcome.map_err(|miss| not_cached(&self.why_absent(&miss.reason, ordinal)))?;
             match self.respond(outcome, head_of_run, &keeping, ordinal).await {
-                Some(answered) => return answered,
+                Responded::Answered(answered) => return answered,
                 // The run of another request got no answer that can be shared: this request gets its own.
-                None => (join, is_new_key) = (SingleFlight::Off, false),
+                Responded::Nothing => (join, is_new_key) = (SingleFlight::Off, false),
+                Responded::Unfit(reason) if mode == CacheMode::Frozen => {
+                    return Err(not_cached(reason));
+                }
+                Responded::Unfit(_) => hit.mode = CacheMode::Refresh,
             }
         }
     }
 
-    /// Returns the response for an outcome; `None` if a run of another request failed.
+    /// Returns the response for an outcome.
     async fn respond(
         &self,
         outcome: Outcome,
         head_of_run: oneshot::Receiver<Result<RunHead, ErrorBody>>,
         keeping: &Keeping,
         ordinal: u32,
-    ) -> Option<Result<Answered, ErrorBody>> {
+    ) -> Responded {
         let is_shared = outcome.status == CacheStatus::Coalesced;
         let mut reader = outcome.body.into_reader();
         let first = match reader.next().await {
             Some(Ok(first)) => first,
             // The upstream did not answer.
-            _ if is_shared => return None,
+            _ if is_shared => return Responded::Nothing,
             _ => {
                 let fault = head_of_run.await.ok().and_then(Result::err);
                 let fault = fault.unwrap_or_else(|| {
@@ -461,7 +506,7 @@ impl<'a> Attempt<'a> {
                         "the upstream gave no answer",
                     )
                 });
-                return Some(Err(fault));
+                return Responded::Answered(Err(fault));
             }
         };
         let (mut entry, mut status) = (outcome.entry, outcome.status);
@@ -469,7 +514,7 @@ impl<'a> Attempt<'a> {
             Ok(FirstChunk::Head(head)) if is_shared => {
                 // An error of another request's run is not passed on: this request gets a run of its own.
                 if head.status != StatusCode::OK.as_u16() {
-                    return None;
+                    return Responded::Nothing;
                 }
                 replay::of_shared_run(&head, reader)
             }
@@ -477,10 +522,18 @@ impl<'a> Attempt<'a> {
                 Ok(Ok(RunHead::Upstream(status, headers))) => {
                     replay::of_own_run(status, headers, reader)
                 }
-                Ok(Err(fault)) => return Some(Err(fault)),
-                Ok(Ok(RunHead::Stale(_))) | Err(_) => return None,
+                Ok(Err(fault)) => return Responded::Answered(Err(fault)),
+                Ok(Ok(RunHead::Stale(_))) | Err(_) => return Responded::Nothing,
             },
             Ok(FirstChunk::Entry(recorded)) => {
+                if status.is_hit() && has_any(&recorded.body, &self.read.numbered_calls) {
+                    return Responded::Unfit(OTHER_CALLS);
+                }
+                // It may have been refused for want of credit, which is there by now.
+                let is_refusal = recorded.head.status != StatusCode::OK.as_u16();
+                if status.is_hit() && is_refusal && self.read.controls.mode != CacheMode::Frozen {
+                    return Responded::Unfit(REFUSED);
+                }
                 if !status.is_hit() && !is_shared {
                     // The run got an error, and serves an expired entry in place of it.
                     if let Ok(Ok(RunHead::Stale(provenance))) = head_of_run.await {
@@ -493,11 +546,13 @@ impl<'a> Attempt<'a> {
                 } else {
                     match form.convert(&recorded) {
                         Some(body) => replay::of_converted(&recorded, form, body),
-                        None => return Some(Err(damaged("it cannot be converted"))),
+                        None => {
+                            return Responded::Answered(Err(damaged("it cannot be converted")));
+                        }
                     }
                 }
             }
-            Err(error) => return Some(Err(damaged(&error.to_string()))),
+            Err(error) => return Responded::Answered(Err(damaged(&error.to_string()))),
         };
         let entry = entry.filter(|_| status.is_hit());
         // A sampled answer is stored only if it is not delivered: its request is shown as one that does not ask the
@@ -506,9 +561,12 @@ impl<'a> Attempt<'a> {
             (Keeping::IfUndelivered(_), CacheStatus::Miss(_)) => {
                 CacheStatus::Bypass(Reason::Declined(SAMPLED.into()))
             }
-            (_, CacheStatus::Miss(reason)) if ordinal > 0 => {
-                CacheStatus::Miss(Reason::Declined(of_sample(&reason, ordinal)))
-            }
+            (_, CacheStatus::Miss(Reason::Absent)) if self.read.route.agent.is_some() => match self
+                .why_absent(&Reason::Absent, ordinal)
+            {
+                reason if reason == Reason::Absent.to_string() => CacheStatus::Miss(Reason::Absent),
+                reason => CacheStatus::Miss(Reason::Declined(reason)),
+            },
             (_, status) => status,
         };
         let now = self.shared.clock.now();
@@ -526,13 +584,31 @@ impl<'a> Attempt<'a> {
         if entry.is_none() {
             self.show_previous_break(headers);
         }
-        Some(Ok(Answered {
+        Responded::Answered(Ok(Answered {
             response,
             answered: shown.as_str(),
             reason: shown.reason().map(ToString::to_string),
             saved: entry.map_or_else(Spend::default, |entry| entry.spent),
             key: Some(outcome.key),
         }))
+    }
+
+    /// Returns the reason why a run had no answer: it is a further sample, or the request has a text that differs
+    /// between two runs.
+    fn why_absent(&self, reason: &Reason, ordinal: u32) -> String {
+        if ordinal > 0 {
+            return of_sample(reason, ordinal);
+        }
+        let read = self.read;
+        let request = RunRequest::new(&read.text, &read.parsed, read.client.as_deref());
+        let client = read.client.as_ref().filter(|_| *reason == Reason::Absent);
+        match client.and_then(|client| Some((client, request.varying_text()?))) {
+            None => reason.to_string(),
+            Some((client, text)) => format!(
+                "{reason}; its `{text}` differs between runs of {}, and is in the key unless `ignore` names it",
+                client.name
+            ),
+        }
     }
 
     /// Adds the header about the previous request, if this attempt has sent one and the break is known by now.
@@ -564,6 +640,7 @@ impl<'a> Attempt<'a> {
             payer: self.payer.clone(),
             is_of_operator: self.is_of_operator,
             watched,
+            keeps_refusals: self.recording().is_some(),
             upstream: self.upstream.name().to_owned(),
             model: read.model.clone(),
             hides_usage: self.adds_usage(),
@@ -592,7 +669,7 @@ impl<'a> Attempt<'a> {
         let key = read.caller.key();
         shared.prefixes.watch(SentRequest {
             tenant: self.client(identity),
-            session: prefix_watch::session(&read.parts.headers),
+            session: read.session.clone(),
             upstream: self.upstream.name().to_owned(),
             ignores_checksum: self.upstream.is_of_anthropic(),
             model: read.model.clone(),
@@ -683,7 +760,7 @@ fn max_cost(
         upstream,
         &read.model,
         &read.parsed,
-        read.text_bytes,
+        read.text.len(),
         header::asks_for_longer_context(&read.parts.headers),
     );
     bound.map_err(|reason| {
@@ -691,6 +768,11 @@ fn max_cost(
             format!("the key has a budget, and the cost of the request is not bounded: {reason}");
         ErrorBody::forbidden("unknown_cost", message)
     })
+}
+
+/// Returns true if an answer has one of the IDs.
+fn has_any(answer: &Bytes, ids: &[String]) -> bool {
+    !ids.is_empty() && AhoCorasick::new(ids).map_or(true, |searcher| searcher.is_match(answer))
 }
 
 /// Returns the reason of a miss; of a further sample, why the answer to an equal request of the run was not used.
@@ -711,7 +793,7 @@ fn damaged(reason: &str) -> ErrorBody {
 pub(crate) fn not_cached(reason: &str) -> ErrorBody {
     ErrorBody::new(
         StatusCode::GATEWAY_TIMEOUT,
-        "not_cached",
+        NOT_CACHED,
         format!("only an answer from the cache was asked for: {reason}"),
     )
 }

@@ -7,11 +7,11 @@ use http::header::ACCEPT;
 use serde_json::{Value, json};
 
 use crate::answer_form::{AnswerForm, without_form};
+use crate::client_profile::Client;
 use crate::credentials::{HEADERS, PARAMETERS};
 use crate::endpoint::Endpoint;
 use crate::header;
 use crate::key_body::KeyBody;
-use crate::profile::Profile;
 
 /// The identity of a request: the key and the parts of its call.
 pub(crate) struct CallIdentity {
@@ -31,8 +31,10 @@ pub(crate) struct CallParts<'a> {
     pub(crate) headers: &'a HeaderMap,
     /// The body, without the members that select the form.
     pub(crate) body: &'a KeyBody,
-    /// The profile by which the body was encoded.
-    pub(crate) profile: Option<Profile>,
+    /// The client by whose profile the body was encoded.
+    pub(crate) client: Option<&'a Client>,
+    /// The number of calls that are in the body without their IDs.
+    pub(crate) numbered_calls: usize,
     pub(crate) form: AnswerForm,
     /// The agent whose sampled answers are stored.
     pub(crate) agent: Option<&'a str>,
@@ -66,7 +68,8 @@ impl CallIdentity {
             query,
             headers,
             body,
-            profile,
+            client,
+            numbered_calls,
             form,
             agent,
             tenant,
@@ -79,7 +82,12 @@ impl CallIdentity {
             input.text("attempt", attempt);
         }
         input.canonical("body", &body.value);
-        input.field("headers", &headers_in_key(headers, form, profile, key));
+        // With the number, no other body has the same bytes: without IDs, there are twice as many such values.
+        let calls = (numbered_calls > 0).then_some(numbered_calls);
+        if let Some(calls) = calls {
+            input.field("calls", &json!(calls));
+        }
+        input.field("headers", &headers_in_key(headers, form, client, key));
         if let Some(order) = &body.order {
             input.canonical("order", order);
         }
@@ -88,7 +96,7 @@ impl CallIdentity {
         }
         input.text("path", &path);
         // Such a body is encoded by other rules.
-        input.field("profile", &json!(profile.map(Profile::name)));
+        input.field("profile", &json!(client.map(|client| &client.name)));
         input.field("query", &query_in_key(query, key));
         input.text("upstream", upstream);
         let scope = match tenant {
@@ -220,12 +228,12 @@ fn query_in_key(query: Option<&str>, key: &DigestKey) -> Value {
 fn headers_in_key(
     headers: &HeaderMap,
     form: AnswerForm,
-    profile: Option<Profile>,
+    client: Option<&Client>,
     key: &DigestKey,
 ) -> Value {
     let in_key = header::in_key(headers).into_iter();
     let in_key =
-        in_key.filter(|(name, _)| !profile.is_some_and(|profile| profile.leaves_out(name)));
+        in_key.filter(|(name, _)| !client.is_some_and(|client| client.value.leaves_out(name)));
     let in_key = in_key.map(|(name, values)| {
         let values = values.into_iter().map(|value| match value.to_str() {
             Ok("text/event-stream") if name == ACCEPT && form.is_events() => {
@@ -267,7 +275,8 @@ mod tests {
             query,
             headers: &map,
             body: &body,
-            profile: None,
+            client: None,
+            numbered_calls: 0,
             form: AnswerForm::Whole,
             agent: None,
             tenant: None,
@@ -366,7 +375,8 @@ mod tests {
             query: Some("key=secret-three&alt=sse&%6bey=secret-four&sig=secret-five"),
             headers: &headers,
             body: &body,
-            profile: None,
+            client: None,
+            numbered_calls: 0,
             form: AnswerForm::Whole,
             agent: None,
             tenant: None,

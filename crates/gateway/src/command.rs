@@ -19,8 +19,12 @@ pub struct CommandRun {
     /// The recording whose answers are used and added to, sampled ones, too. Whoever reads the store shares it. Without
     /// one, answers are stored as in any gateway.
     pub recording: Option<String>,
+    /// The client that the command runs, by its name in the table of clients, if its requests do not say so.
+    pub client: Option<String>,
     /// Asks for every answer anew, and stores it.
     pub is_fresh: bool,
+    /// Names of texts that differ between runs, such as `date`, which are in no key. Empty for none.
+    pub ignored_texts: Vec<String>,
 }
 
 impl CommandRun {
@@ -77,7 +81,9 @@ mod tests {
         let command = CommandRun {
             secret: Secret::new("abc".to_owned()),
             recording: Some("fix".to_owned()),
+            client: None,
             is_fresh: false,
+            ignored_texts: Vec::new(),
         };
         assert_eq!(command.base_path(), "/x/abc");
         assert_eq!(command.tenant().as_deref(), Some("recording:fix"));

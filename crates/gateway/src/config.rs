@@ -21,6 +21,8 @@ use cachalot_model::wire::members::Effect;
 use cachalot_model::wire::shared_members;
 use serde_json::Value;
 
+use crate::client_profile::{Client, ClientProfile, check_clients};
+
 pub(crate) use key::{BudgetConfig, KeyConfig};
 pub(crate) use prefix::PrefixConfig;
 use telemetry::TelemetryConfig;
@@ -47,6 +49,8 @@ pub struct Config {
     pub(crate) prefix: PrefixConfig,
     #[setting(default)]
     pub(crate) unknown: UnknownMembers,
+    /// What differs between two equal runs of a client, by its name. The program knows some; the file adds to them.
+    pub(crate) clients: Vec<Client>,
     /// Passes WebSockets through, whose answers are not stored. Without, they get status 426, and clients of Responses
     /// send their requests by POST. Default: true.
     pub(crate) websockets: Option<bool>,
@@ -174,6 +178,7 @@ pub fn keys() -> Vec<Row> {
     let mut rows = Config::TABLE.rows("", true);
     rows.extend(UpstreamConfig::TABLE.rows("upstreams.NAME.", true));
     rows.extend(KeyConfig::TABLE.rows("keys.NAME.", true));
+    rows.extend(ClientProfile::TABLE.rows("clients.NAME.", true));
     rows
 }
 
@@ -183,6 +188,7 @@ fn check(config: &Config, values: Values<'_>, problems: &mut Vec<Problem>) {
         upstreams, keys, ..
     } = config;
     key::check_names(keys, problems);
+    check_clients(&config.clients, problems);
     for Named { name, value } in upstreams {
         problems.extend(value.upstream(name).err().map(|problem| *problem));
     }

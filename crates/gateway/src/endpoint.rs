@@ -1,12 +1,14 @@
 //! Endpoints, and whether the answer to a request may be stored.
 
 mod charges;
+mod conversation;
 mod judging;
 mod members;
 #[cfg(test)]
 mod named;
 mod objects;
 mod stored;
+mod tool_calls;
 mod tools;
 
 use std::time::Duration;
@@ -44,6 +46,15 @@ pub(crate) enum Endpoint {
     Other,
 }
 
+/// Where the answer to a request would be stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Setting {
+    /// For everyone with the same credentials.
+    Anywhere,
+    /// In a run, whose requests follow each other as they did when it was recorded.
+    Run,
+}
+
 /// A judgment of a request: may its answer be stored?
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Cacheability {
@@ -55,6 +66,9 @@ pub(crate) enum Cacheability {
     /// The answer is sampled: another one to the same request is as good, but differs. Stored for clients that have
     /// opted in.
     Sampled,
+    /// The provider keeps the answer, or the request names what it kept of an earlier one: within one run, the same
+    /// request has the same answer. Elsewhere not, for this reason.
+    InRun(String),
     /// The answer depends on more than the request, and why.
     Never(String),
 }
@@ -226,7 +240,7 @@ impl Endpoint {
         self,
         body: &Value,
         accepted: &[String],
-        object_reference: impl FnOnce() -> Option<String>,
+        mut object_reference: impl FnMut() -> Option<String>,
     ) -> Cacheability {
         let (Some(operation), Some(members)) = (self.operation(), self.members()) else {
             return match self {
@@ -238,20 +252,28 @@ impl Endpoint {
         let Some(object) = body.as_object() else {
             return Cacheability::Never("the body cannot be judged".into());
         };
-        let refusal = judging::state(members, object)
-            .or_else(|| judging::form(operation, members, object))
-            .or_else(|| self.lookup(members, object, accepted))
-            .or_else(|| judging::unknown_type(self, members, object))
-            .or_else(|| judging::remote(self, members, object))
-            .or_else(|| {
-                let role = judging::unknown_role(members, object)?;
-                Some(format!("the role `{role}` is not known to this version"))
-            })
-            .or_else(|| {
-                let name = object_reference()?;
-                Some(format!("`{name}` refers to an object at the provider"))
-            });
+        let refuse = |setting: Setting, object_reference: &mut dyn FnMut() -> Option<String>| {
+            judging::state(members, object)
+                .or_else(|| judging::form(operation, members, object, setting))
+                .or_else(|| self.lookup(members, object, accepted))
+                .or_else(|| judging::unknown_type(self, members, object, setting))
+                .or_else(|| judging::remote(self, members, object))
+                .or_else(|| {
+                    let role = judging::unknown_role(members, object)?;
+                    Some(format!("the role `{role}` is not known to this version"))
+                })
+                .or_else(|| {
+                    let name = object_reference()?;
+                    Some(format!("`{name}` refers to an object at the provider"))
+                })
+        };
+        let refusal = refuse(Setting::Anywhere, &mut object_reference);
+        let may_run = || {
+            let mut in_run = || self.object_reference(body, Setting::Run);
+            refuse(Setting::Run, &mut in_run).is_none()
+        };
         match (refusal, operation) {
+            (Some(reason), Operation::Answer) if may_run() => Cacheability::InRun(reason),
             (Some(reason), _) => Cacheability::Never(reason),
             // Neither vectors nor counts are sampled.
             (None, Operation::Embed | Operation::CountTokens) => {
@@ -323,7 +345,7 @@ mod tests {
         matches!(endpoint.judged(body, &[]), Cacheability::Never(_))
     }
 
-    /// Requests: `d` for an answer that is stored for a day, `s` for a sampled one, `n` for one that is never stored; the
+    /// Requests: `d` for an answer that is stored for a day, `s` for a sampled one, `r` for one that is stored in a run, `n` for one that is never stored; the
     /// endpoint and the body.
     const REQUESTS: &str = r#"
 d chat {"model": "m", "temperature": 0}
@@ -357,15 +379,23 @@ n chat {"seed": 1, "messages": [{"role": "user", "content": [{"type": "image_url
 n chat {"seed": 1, "messages": [{"role": "user", "content": [{"type": "file", "file": {"file_id": "file-1"}}]}]}
 d responses {"model": "m", "store": false, "temperature": 0}
 n responses {"model": "m", "store": true, "temperature": 0}
-n responses {"model": "m", "store": null, "temperature": 0}
+r responses {"model": "m", "store": null, "temperature": 0}
+r responses {"model": "m"}
+r responses {"model": "m", "input": [{"type": "reasoning", "id": "rs_1", "summary": []}, {"type": "item_reference", "id": "msg_1"}]}
+n responses {"model": "m", "previous_response_id": "resp_1"}
+n responses {"model": "m", "conversation": "conv_1"}
+n responses {"model": "m", "background": true}
+n responses {"model": "m", "tools": [{"type": "web_search"}]}
+n responses {"model": "m", "input": [{"type": "file_search_call", "id": "fs_1"}]}
+n responses {"model": "m", "input": [{"content": [{"type": "input_file", "file_id": "file-1"}]}]}
 n responses {"model": "m", "store": false, "temperature": 0, "previous_response_id": "resp_1"}
 n responses {"model": "m", "store": false, "temperature": 0, "conversation": "conv_1"}
 n responses {"model": "m", "store": false, "temperature": 0, "background": true}
 n responses {"model": "m", "store": false, "temperature": 0, "prompt": {"id": "pmpt_1"}}
 n responses {"model": "m", "store": false, "temperature": 0, "tools": [{"type": "web_search"}]}
 n responses {"model": "m", "store": false, "temperature": 0, "tools": [{"type": "mcp"}]}
-n responses {"model": "m", "store": false, "temperature": 0, "input": [{"type": "item_reference", "id": "x"}]}
-n responses {"model": "m", "store": false, "temperature": 0, "input": [{"id": "msg_123"}]}
+r responses {"model": "m", "store": false, "temperature": 0, "input": [{"type": "item_reference", "id": "x"}]}
+r responses {"model": "m", "store": false, "temperature": 0, "input": [{"id": "msg_123"}]}
 n responses {"model": "m", "store": false, "temperature": 0, "unknown": 1}
 n responses {"model": "m", "store": false, "temperature": 0, "input": [{"content": [{"type": "input_image", "image_url": "https://a.example"}]}]}
 n responses {"model": "m", "store": false, "temperature": 0, "input": [{"content": [{"type": "input_file", "file_id": "file-1"}]}]}
@@ -395,7 +425,7 @@ n gemini {"generationConfig": {"temperature": 0}, "generation_config": {}}
 d interactions {"model": "m", "store": false, "input": "x", "generation_config": {"temperature": 0}}
 d interactions {"model": "m", "store": false, "input": "x", "generation_config": {"seed": 1}}
 s interactions {"model": "m", "store": false, "input": "x"}
-n interactions {"model": "m", "input": "x"}
+r interactions {"model": "m", "input": "x"}
 n interactions {"model": "m", "store": false, "input": "x", "agent": "deep-research"}
 n interactions {"model": "m", "store": false, "input": "x", "stream": "yes"}
 d embeddings {"model": "m", "input": "https://a.example"}
@@ -413,6 +443,7 @@ n embeddings {"unknown": 1}
             let found = match endpoint.judged(&body, &[]) {
                 Cacheability::Repeatable { ttl } if ttl == DAY => "d",
                 Cacheability::Sampled => "s",
+                Cacheability::InRun(_) => "r",
                 _ => "n",
             };
             assert_eq!(found, expected, "{line}");

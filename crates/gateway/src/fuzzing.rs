@@ -9,17 +9,18 @@ use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use serde_json::Value;
 
 use crate::answer::AnswerReader;
-use crate::answer_form::{AnswerForm, form_members};
+use crate::answer_form::AnswerForm;
 use crate::call::{self, CallIdentity, CallParts, Sample};
+use crate::client_profile::Clients;
 use crate::control::Controls;
 use crate::credentials::Credentials;
-use crate::endpoint::{Cacheability, Endpoint};
-use crate::key_body::KeyBody;
-use crate::profile::Profile;
+use crate::endpoint::{Cacheability, Endpoint, Setting};
+use crate::parsed_body::ParsedBody;
 use crate::recorded::{FirstChunk, Recorded, RecordedHead, encode_entry};
 use crate::replay::{self, Pace};
 use crate::request_api::{self, Target};
 use crate::route;
+use crate::run_body::RunRequest;
 use crate::upstream::Upstream;
 
 /// The judgment of a request.
@@ -33,7 +34,7 @@ pub struct Judgment {
     pub is_own_server: bool,
     /// True if no credential is left that the decision removes.
     pub is_without_others: bool,
-    /// `repeatable`, `sampled` or `never`.
+    /// `repeatable`, `sampled`, `run` or `never`.
     pub cacheability: &'static str,
     /// The key; `None` if the body has no canonical form.
     pub key: Option<String>,
@@ -51,18 +52,20 @@ pub fn judge(method: &Method, target: &Uri, headers: &HeaderMap, body: &[u8]) ->
     let document: Value = serde_json::from_slice(body).unwrap_or_default();
     let query = target.query();
     let form = AnswerForm::of_request(route.endpoint, &route.path, query, &document);
-    let profile = Profile::of_client(headers, route.agent.as_deref()).ok()?;
-    let members = form_members(route.endpoint, &document);
-    let canonical = KeyBody::of_text(
-        &members,
-        &Bytes::copy_from_slice(body),
-        &document,
-        route.endpoint.members(),
-    )
-    .ok();
-    let encoded = profile.and_then(|profile| profile.canonical(&document, &members));
-    let profile = profile.filter(|_| encoded.is_some());
-    let canonical = canonical.map(|canonical| encoded.unwrap_or(canonical));
+    let client = Clients::built_in()
+        .of_request(headers, route.agent.as_deref(), None)
+        .ok()?;
+    let client = client.map(AsRef::as_ref);
+    let text = Bytes::copy_from_slice(body);
+    let parsed = ParsedBody::of(route.endpoint, &text, Arc::default());
+    let run_body = RunRequest::new(&text, &parsed, client).body();
+    let numbered_calls = run_body
+        .as_ref()
+        .map_or(0, |run_body| run_body.numbered_calls.len());
+    let canonical = match &parsed.canonical {
+        Ok(canonical) => Some(run_body.map_or_else(|| canonical.clone(), |run_body| run_body.body)),
+        Err(_) => None,
+    };
     let base = upstream.base();
     let key = canonical.map(|canonical| {
         let parts = CallParts {
@@ -72,7 +75,8 @@ pub fn judge(method: &Method, target: &Uri, headers: &HeaderMap, body: &[u8]) ->
             query,
             headers,
             body: &canonical,
-            profile,
+            client,
+            numbered_calls,
             form,
             agent: route.agent.as_deref(),
             tenant: None,
@@ -99,7 +103,11 @@ pub fn judge(method: &Method, target: &Uri, headers: &HeaderMap, body: &[u8]) ->
         decision.has_removed_all_of(&left)
     });
     let _ = route.endpoint.model(&route.path, &document);
-    let object_reference = || route.endpoint.object_reference(&document);
+    let object_reference = || {
+        route
+            .endpoint
+            .object_reference(&document, Setting::Anywhere)
+    };
     Some(Judgment {
         is_own_server: uri.as_ref().is_none_or(|uri| {
             let authority = uri.authority().map(http::uri::Authority::as_str);
@@ -111,6 +119,7 @@ pub fn judge(method: &Method, target: &Uri, headers: &HeaderMap, body: &[u8]) ->
         cacheability: match route.endpoint.judge(&document, &[], object_reference) {
             Cacheability::Repeatable { .. } => "repeatable",
             Cacheability::Sampled => "sampled",
+            Cacheability::InRun(_) => "run",
             Cacheability::Never(_) => "never",
         },
         key,

@@ -20,10 +20,10 @@ use crate::endpoint::Endpoint;
 use crate::error_body::ErrorBody;
 use crate::outbound::OutboundHead;
 use crate::parsed_body::ParsedBody;
-use crate::profile::Profile;
 use crate::report::RequestReport;
 use crate::request_api::Decision;
 use crate::route::{self, Route};
+use crate::run_body::RunRequest;
 use crate::settings::{Caller, Candidates, Settings};
 use crate::shared::Shared;
 use crate::telemetry::request_span::RequestSpan;
@@ -103,6 +103,10 @@ impl Handler {
                     route.in_command(command);
                 }
                 let settings = self.shared.settings();
+                if route.agent.is_none() {
+                    let replayed = settings.clients.replayed(request.headers());
+                    route.agent = replayed.map(str::to_owned);
+                }
                 let arrival = Arrival::new(&settings, &route, &request);
                 if let Ok(decision) = &arrival.decision {
                     route.api = decision.api;
@@ -125,8 +129,11 @@ impl Handler {
                         report.saved = answered.saved;
                         answered.response
                     }
-                    Err(error) => {
+                    Err(mut error) => {
                         report.refuse(&error);
+                        if self.shared.command.is_some() {
+                            error.end_client();
+                        }
                         error.response(route.endpoint)
                     }
                 }
@@ -230,8 +237,7 @@ impl Handler {
                 Arc::new(parsed.await?)
             }
         };
-        drop(room);
-        let (body, form_members) = (&parsed.value, &parsed.form_members);
+        let body = &parsed.value;
         let is_judged = body.is_object() || !endpoint.has_body();
         let canonical = match (parsed.canonical.as_ref(), caller.key()) {
             (Ok(canonical), None) => canonical,
@@ -263,11 +269,30 @@ impl Handler {
             }
         };
         let form = AnswerForm::of_request(endpoint, &route.path, parts.uri.query(), body);
-        let profile = Profile::of_client(&parts.headers, route.agent.as_deref())?;
-        let encoded = profile.and_then(|profile| profile.canonical(body, form_members));
-        let profile = profile.filter(|_| encoded.is_some());
-        let canonical = encoded.unwrap_or_else(|| canonical.clone());
+        let agent = route.agent.as_deref();
         let command = self.shared.command.as_ref();
+        let of_command = command.and_then(|command| command.client.as_deref());
+        let clients = &settings.clients;
+        let client = clients
+            .of_request(&parts.headers, agent, of_command)?
+            .cloned();
+        let run_body = if client.is_some() || agent.is_some() {
+            let (text, parsed, client) = (text.clone(), Arc::clone(&parsed), client.clone());
+            let is_small = text.len() < LARGE;
+            let encode = move || RunRequest::new(&text, &parsed, client.as_deref()).body();
+            if is_small {
+                encode()
+            } else {
+                threads.run(held(), encode).await?
+            }
+        } else {
+            None
+        };
+        drop(room);
+        let (canonical, numbered_calls) = match run_body {
+            Some(run_body) => (run_body.body, run_body.numbered_calls),
+            None => (canonical.clone(), Vec::new()),
+        };
         let of_recording = command.and_then(CommandRun::tenant);
         let mut controls = Controls::read(&parts.headers)?.in_gateway(self.shared.frozen);
         if command.is_some_and(|command| command.is_fresh) && controls.mode == CacheMode::On {
@@ -276,7 +301,10 @@ impl Handler {
         let read = ReadRequest {
             route,
             decision: &decision,
-            profile,
+            client,
+            numbered_calls,
+            session: clients.session(&parts.headers),
+            text,
             model: truncate(&endpoint.model(&route.path, body), MAX_MODEL).into_owned(),
             form,
             controls,
@@ -286,7 +314,6 @@ impl Handler {
             },
             parts: &parts,
             sent,
-            text_bytes: text.len(),
             parsed: Arc::clone(&parsed),
             canonical,
             caller,
@@ -301,7 +328,7 @@ impl Handler {
         }
         let answered = self.answer_read(settings, &read, report).await?;
         if answered.answered == CacheStatus::Hit.as_str() && !is_known {
-            self.shared.body_index.keep(endpoint, &text, &parsed);
+            self.shared.body_index.keep(endpoint, &read.text, &parsed);
         }
         Ok(answered)
     }
@@ -332,18 +359,35 @@ impl Handler {
         report: &mut RequestReport,
     ) -> Result<Answered, ErrorBody> {
         let route = read.route;
-        let digest = || match &read.tenant {
-            Some(tenant) => {
-                Digest::sha256_of_parts(&[tenant.as_bytes(), read.canonical.value.as_bytes()])
+        // A conversation stays with one upstream, whose provider has cached its beginning. A session has no part in it:
+        // an equal request of another one has to find the stored answer, which is that of one upstream.
+        let digest = || {
+            let beginning = route.endpoint.beginning(&read.parsed.value);
+            let beginning =
+                beginning.unwrap_or_else(|| Digest::sha256(read.canonical.value.as_bytes()));
+            match &read.tenant {
+                Some(tenant) => Digest::sha256_of_parts(&[tenant.as_bytes(), beginning.as_bytes()]),
+                None => beginning,
             }
-            None => Digest::sha256(read.canonical.value.as_bytes()),
         };
-        let Candidates { first, fallbacks } =
-            settings.candidates(&read.caller, route, read.decision, &read.model, digest)?;
-        let (mut upstream, mut fallbacks) = (first, fallbacks.into_iter());
+        let Candidates {
+            first,
+            peers,
+            fallbacks,
+        } = settings.candidates(&read.caller, route, read.decision, &read.model, digest)?;
+        let (mut upstream, mut peers) = (first, peers.into_iter());
+        let mut fallbacks = fallbacks.into_iter();
         loop {
             upstream.name().clone_into(&mut report.upstream);
             let answered = Attempt::new(&self.shared, read, &upstream)?.answer().await;
+            let is_paused = answered
+                .as_ref()
+                .err()
+                .is_some_and(|error| error.code == client::PAUSED);
+            if is_paused && let Some(peer) = peers.next() {
+                upstream = peer;
+                continue;
+            }
             let has_failed = match &answered {
                 Ok(answered) => client::has_failed(answered.response.status()),
                 Err(error) => error.is_of_upstream(),

@@ -11,6 +11,7 @@
 //! | `route` | finds the API and the endpoint of a request |
 //! | `endpoint` | may the answer to a request be stored? |
 //! | `control` | reads the client's cache directives |
+//! | `client_profile`, `run_body` | what differs between two runs of a client, and is left out of the key |
 //! | `call` | the cache key: tenant, upstream, path, headers, body |
 //! | `handler` | composes the steps: passes on, or asks upstreams in turn |
 //! | `attempt` | asks the engine for the answer of one upstream |
@@ -40,7 +41,9 @@ mod breaker;
 mod budget;
 mod cache_status;
 mod call;
+mod checksum;
 mod client;
+mod client_profile;
 mod coding;
 mod collector;
 mod command;
@@ -60,6 +63,7 @@ mod header;
 mod injection;
 mod key_body;
 mod key_request;
+mod key_text;
 mod limits;
 mod metrics;
 mod ordinals;
@@ -69,7 +73,6 @@ mod pass;
 mod payer;
 mod prefix_watch;
 mod price_bound;
-mod profile;
 mod proxy_connector;
 mod rate;
 mod recorded;
@@ -80,11 +83,13 @@ mod request_body;
 mod retries;
 mod route;
 mod run;
+mod run_body;
 mod seen_counts;
 pub mod server;
 mod settings;
 mod shared;
 mod telemetry;
+mod text_pattern;
 mod tunnel;
 mod upstream;
 mod usage_filter;

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::answer_form::form_members;
 use crate::body_threads::{BodyThreads, LARGE};
-use crate::endpoint::{Cacheability, Endpoint};
+use crate::endpoint::{Cacheability, Endpoint, Setting};
 use crate::error_body::ErrorBody;
 use crate::key_body::KeyBody;
 
@@ -69,7 +69,8 @@ impl ParsedBody {
         let form_members = form_members(endpoint, &value);
         let object_reference = OnceLock::new();
         let find_reference = || {
-            let found = object_reference.get_or_init(|| endpoint.object_reference(&value));
+            let found = object_reference
+                .get_or_init(|| endpoint.object_reference(&value, Setting::Anywhere));
             found.clone()
         };
         Self {
@@ -86,7 +87,10 @@ impl ParsedBody {
 
     /// Returns the name of a member that refers to an object at the provider.
     pub(crate) fn object_reference(&self) -> Option<&str> {
-        let find = || self.endpoint.object_reference(&self.value);
+        let find = || {
+            self.endpoint
+                .object_reference(&self.value, Setting::Anywhere)
+        };
         self.object_reference.get_or_init(find).as_deref()
     }
 

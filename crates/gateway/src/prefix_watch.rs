@@ -17,13 +17,13 @@ use cachalot_model::Catalog;
 use cachalot_prefix::diagnosis::Diagnosis;
 use cachalot_prefix::log::{LiveAnalyzer, LiveAnswer, LivePlacement, LiveRequest, OpenLimits};
 use cachalot_prefix::record;
-use http::{HeaderMap, HeaderValue};
+use http::HeaderValue;
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::answer::AnswerReport;
+use crate::checksum;
 use crate::metrics::{Metrics, Payment as PaymentLabels};
-use crate::profile;
 
 /// Name of the header of a response.
 pub(crate) const HEADER: &str = "x-cachalot-prefix";
@@ -43,14 +43,6 @@ const LIMITS: OpenLimits = OpenLimits {
     conversations: 256,
     bytes: 64 << 20,
 };
-
-/// Headers in which clients name their sessions.
-const SESSION_HEADERS: [&str; 4] = [
-    "x-claude-code-session-id",
-    "session-id",
-    "session_id",
-    "conversation_id",
-];
 
 /// Hands requests over to the thread.
 pub(crate) struct PrefixWatch {
@@ -197,12 +189,6 @@ impl WatchedRequest {
     }
 }
 
-/// Returns the session that the client names in a header.
-pub(crate) fn session(headers: &HeaderMap) -> Option<String> {
-    let mut named = SESSION_HEADERS.iter();
-    named.find_map(|name| Some(headers.get(*name)?.to_str().ok()?.to_owned()))
-}
-
 /// The state of the thread.
 struct Recorder {
     analyzer: LiveAnalyzer,
@@ -290,7 +276,7 @@ impl Recorder {
 fn compared(request: &SentRequest) -> (String, Bytes) {
     let tenant = format!("{}\n{}", request.upstream, request.tenant);
     let body = if request.ignores_checksum {
-        profile::without_checksum(&request.body)
+        checksum::without_checksum(&request.body)
     } else {
         None
     };

@@ -33,6 +33,9 @@ use crate::usage_filter::UsageFilter;
 pub(crate) const SAMPLED: &str =
     "the answer is sampled; temperature 0, a seed or the base URL /p/AGENT/ makes it storable";
 
+/// The status of a request that the provider refuses for what it contains: it would refuse it again.
+pub(crate) const REFUSAL: StatusCode = StatusCode::BAD_REQUEST;
+
 /// The condition under which a complete answer is stored.
 #[derive(Clone)]
 pub(crate) enum Keeping {
@@ -83,6 +86,8 @@ pub(crate) struct RunContext {
     pub(crate) form: AnswerForm,
     /// The request, if its prefix is analyzed.
     pub(crate) watched: Option<WatchedRequest>,
+    /// True in a recording: a refusal of the request is a part of it.
+    pub(crate) keeps_refusals: bool,
     /// Maximum time between two chunks of an answer.
     pub(crate) idle_timeout: Duration,
     pub(crate) span: UpstreamSpan,
@@ -161,7 +166,8 @@ impl RunContext {
             &parts.headers,
         );
         // Before the first chunk, so that no caller joins a run that answers with an error.
-        if parts.status != StatusCode::OK {
+        let is_kept_refusal = self.keeps_refusals && parts.status == REFUSAL;
+        if parts.status != StatusCode::OK && !is_kept_refusal {
             let reason = format!("the upstream answered {}", parts.status.as_u16());
             ticket.decline(Reason::Declined(reason));
         }
@@ -198,6 +204,7 @@ impl RunContext {
             .await;
         // After the accounting, because it waits until the client has read the answer.
         let storable = match report.refusal {
+            Some(_) if is_kept_refusal => Ok(()),
             Some(reason) => Err(Reason::Declined(reason)),
             // The engine has the reason.
             None if ticket.is_pipe() => Ok(()),

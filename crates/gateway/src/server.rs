@@ -101,6 +101,10 @@ impl Gateway {
             None => None,
         };
         let limits = options.limits;
+        let mut settings = options.settings;
+        if let Some(command) = &options.command {
+            settings.clients = settings.clients.ignoring(&command.ignored_texts);
+        }
         let metrics: Arc<Metrics> = Arc::default();
         let client = UpstreamClient::new(options.tls, options.proxies, limits.answer_timeout);
         let (spans, waiting) = SpanQueue::new(metrics.spans_dropped.clone());
@@ -112,7 +116,7 @@ impl Gateway {
             warn: Arc::clone(&options.warn),
         };
         let budgets = Budgets::new(options.store, Arc::clone(&options.clock), options.warn);
-        let mut keys = options.settings.keys.iter();
+        let mut keys = settings.keys.iter();
         if keys.any(|key| !key.config.budget.is_unlimited()) {
             tokio::spawn(budgets.clone().warn_about_losses());
         }
@@ -125,7 +129,7 @@ impl Gateway {
         })?;
         let shared = Shared {
             guard: Guard::new(address, &options.allowed_hosts),
-            settings: RwLock::new(Arc::new(options.settings)),
+            settings: RwLock::new(Arc::new(settings)),
             budgets,
             client,
             cache: options.cache,

@@ -9,6 +9,7 @@ use cachalot_core::{Digest, Problem, Secret};
 use http::{HeaderMap, Method};
 use rustls::ServerConfig;
 
+use crate::client_profile::Clients;
 use crate::collector::Collector;
 use crate::config::{CacheTimes, Config, CredentialSource, PrefixConfig};
 use crate::credentials::Credentials;
@@ -27,6 +28,8 @@ pub struct Settings {
     pub(crate) prefix: PrefixConfig,
     /// Unknown parameters that change nothing but the answer.
     pub(crate) accepted: Arc<[String]>,
+    /// What is known of clients.
+    pub(crate) clients: Clients,
     /// WebSockets are passed through.
     pub(crate) websockets: bool,
     /// The certificate of the listeners.
@@ -52,6 +55,8 @@ pub(crate) enum Caller {
 #[derive(Debug, Clone)]
 pub(crate) struct Candidates {
     pub(crate) first: Arc<Upstream>,
+    /// Equally suitable ones, which are asked while the first is left out after failures.
+    pub(crate) peers: Vec<Arc<Upstream>>,
     pub(crate) fallbacks: Vec<Arc<Upstream>>,
 }
 
@@ -101,6 +106,7 @@ impl Settings {
             times: CacheTimes::default(),
             prefix: PrefixConfig::default(),
             accepted: Arc::default(),
+            clients: Clients::built_in().clone(),
             websockets: true,
             tls: None,
             admin_token: None,
@@ -194,6 +200,7 @@ impl Settings {
             times: config.cache,
             prefix: config.prefix,
             accepted: config.unknown.key.clone().into(),
+            clients: Clients::with(&config.clients),
             websockets: config.websockets.unwrap_or(true),
             tls,
             admin_token: token.map(|token| *Digest::sha256(token.expose().as_bytes()).as_bytes()),
@@ -369,8 +376,8 @@ impl Settings {
             .upstreams
             .iter()
             .filter(|upstream| decision.permits(upstream));
-        let first = match route.named {
-            Some(_) => permitted.next(),
+        let mut suitable = match route.named {
+            Some(_) => permitted.next().into_iter().collect(),
             None => {
                 self.check_reach(caller, route, decision)?;
                 let open = permitted
@@ -389,10 +396,12 @@ impl Settings {
                 });
                 let mut suitable = suitable.filter(|found| !found.is_empty());
                 let suitable = suitable.next().unwrap_or_default();
-                chosen(&suitable, digest)
+                ranked(&suitable, digest)
             }
-        };
-        let first = first.ok_or_else(|| without_traffic(model))?;
+        }
+        .into_iter();
+        let first = suitable.next().ok_or_else(|| without_traffic(model))?;
+        let peers = suitable.cloned().collect();
         let fallbacks = first.fallbacks.iter();
         let fallbacks = fallbacks
             .filter_map(|name| {
@@ -406,6 +415,7 @@ impl Settings {
             });
         Ok(Candidates {
             first: Arc::clone(first),
+            peers,
             fallbacks: fallbacks.cloned().collect(),
         })
     }
@@ -431,14 +441,14 @@ fn without_traffic(model: &str) -> ErrorBody {
     )
 }
 
-/// Chooses by weight: each upstream gets its share of the digests (weighted rendezvous hashing), and keeps it when
+/// Orders upstreams by weight: each gets its share of the digests (weighted rendezvous hashing), and keeps it when
 /// others come and go.
-fn chosen<'a>(
+fn ranked<'a>(
     upstreams: &[&'a Arc<Upstream>],
     digest: impl FnOnce() -> Digest,
-) -> Option<&'a Arc<Upstream>> {
+) -> Vec<&'a Arc<Upstream>> {
     if let [] | [_] = upstreams {
-        return upstreams.first().copied();
+        return upstreams.to_vec();
     }
     let digest = digest();
     let scored = upstreams.iter().map(|upstream| {
@@ -452,8 +462,9 @@ fn chosen<'a>(
         let uniform = ((u64::from_le_bytes(first) >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
         (-f64::from(upstream.weight) / uniform.ln(), *upstream)
     });
-    let best = scored.max_by(|(one, _), (two, _)| one.total_cmp(two));
-    best.map(|(_, upstream)| upstream)
+    let mut scored: Vec<(f64, &Arc<Upstream>)> = scored.collect();
+    scored.sort_by(|(one, _), (two, _)| two.total_cmp(one));
+    scored.into_iter().map(|(_, upstream)| upstream).collect()
 }
 
 impl CredentialSource {

@@ -37,8 +37,6 @@ pub enum InKey {
     Value,
     /// Nothing: it selects the form of the answer only.
     Form,
-    /// Its value, unless the profile of the client leaves it out.
-    Profile,
 }
 
 /// A declared member of a request.
@@ -109,6 +107,32 @@ pub struct ToolFacts {
     pub since: Option<String>,
 }
 
+/// One side of the calls of the client's tools: how its objects are recognized, and what pairs them with the other side.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CallSide {
+    /// Members of the object, and their values.
+    #[serde(default, rename = "where")]
+    conditions: BTreeMap<String, String>,
+    /// The declared name of the member whose value the object is, or is in as an item; `None` for any.
+    member: Option<String>,
+    /// The member with the ID of the call.
+    pub id: String,
+    /// The JSON Pointer to the name of the tool; `None` if the object does not name it.
+    pub name: Option<String>,
+}
+
+impl CallSide {
+    /// Returns true for an object of this side. `member` is the declared name of the member that has it.
+    #[must_use]
+    pub fn has(&self, member: &str, object: &Value) -> bool {
+        let is_met = |(name, value): (&String, &String)| {
+            object.get(name).and_then(Value::as_str) == Some(value.as_str())
+        };
+        self.member.as_ref().is_none_or(|own| own == member) && self.conditions.iter().all(is_met)
+    }
+}
+
 /// Rules for the members of an answer beside its message.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -151,6 +175,10 @@ pub struct Members {
     pub parts: BTreeMap<String, TypeFacts>,
     /// Types of tools, or their beginnings before a `*`.
     pub tools: BTreeMap<String, ToolFacts>,
+    /// Objects of the conversation that are calls of the client's tools.
+    pub calls: Vec<CallSide>,
+    /// Objects of the conversation that are results of such calls.
+    pub results: Vec<CallSide>,
     /// Members of a message that the model alone writes.
     pub message: Vec<String>,
     /// Types of citations that point into the request.

@@ -6,7 +6,7 @@ use cachalot_model::wire::{Members, Operation, SharedMembers};
 use serde_json::Value;
 
 use super::members::{client_data, find_in, items_of, urls};
-use super::{Endpoint, Object, is_given};
+use super::{Endpoint, Object, Setting, is_given};
 
 /// Returns the reason why the answer depends on state at the provider, or makes some: a declared member.
 pub(super) fn state(members: &Members, body: &Object) -> Option<String> {
@@ -48,14 +48,25 @@ pub(super) fn unusual(members: &Members, body: &Object) -> Option<String> {
     })
 }
 
+/// The type of an item that stands for one of an earlier answer, which the provider keeps.
+pub(super) const REFERENCE: &str = "item_reference";
+
 /// Returns the reason why the provider may do more with an input than read it: an item or a part of a type that no table
 /// declares, or of one with which it does more.
-pub(super) fn unknown_type(endpoint: Endpoint, members: &Members, body: &Object) -> Option<String> {
+pub(super) fn unknown_type(
+    endpoint: Endpoint,
+    members: &Members,
+    body: &Object,
+    setting: Setting,
+) -> Option<String> {
     let mut items = inputs(members, body).flat_map(|(_, value)| items_of(value));
     let of_items = if members.items.is_empty() {
         None
     } else {
-        items.find_map(|item| judged(kind(item)?, |kind| members.items.get(kind)))
+        items.find_map(|item| match kind(item)? {
+            Ok(REFERENCE) if setting == Setting::Run => None,
+            kind => judged(kind, |kind| members.items.get(kind)),
+        })
     };
     of_items.or_else(|| {
         let of_part = |part: &Value| {
@@ -80,7 +91,12 @@ pub(super) fn unknown_type(endpoint: Endpoint, members: &Members, body: &Object)
 }
 
 /// Returns the reason why members of the request that select the form of the answer forbid to store it.
-pub(super) fn form(operation: Operation, members: &Members, body: &Object) -> Option<String> {
+pub(super) fn form(
+    operation: Operation,
+    members: &Members,
+    body: &Object,
+    setting: Setting,
+) -> Option<String> {
     if !matches!(
         body.get("stream"),
         None | Some(Value::Null | Value::Bool(_))
@@ -109,7 +125,12 @@ pub(super) fn form(operation: Operation, members: &Members, body: &Object) -> Op
             "the request fills the cache of the provider (`{name}: 0`)"
         ));
     }
-    let keeps = |name: &&String| body.get(name.as_str()) != Some(&Value::Bool(false));
+    let keeps = |name: &&String| match body.get(name.as_str()) {
+        Some(Value::Bool(false)) => false,
+        // The default of the provider.
+        None | Some(Value::Null) => setting == Setting::Anywhere,
+        Some(_) => true,
+    };
     let name = members.stored_unless_false.as_ref().filter(keeps)?;
     Some(format!(
         "the answer is stored at the provider; `{name}: false` prevents it"
@@ -334,7 +355,7 @@ mod tests {
         ] {
             let body: Value = serde_json::from_str(text).unwrap();
             assert_eq!(endpoint.judged(&body, &[]), Cacheability::Sampled);
-            assert_eq!(endpoint.object_reference(&body), None);
+            assert_eq!(endpoint.object_reference(&body, Setting::Anywhere), None);
             assert_eq!(endpoint.extra_charge(&body), None);
         }
     }
@@ -418,8 +439,11 @@ sop interactions generation_config {"tool_choice": {"allowed_tools": {"mode": "a
             let mut body = storable(endpoint);
             let member = format!("/{}", column());
             set(&mut body, &member, &serde_json::from_str(column()).unwrap());
-            let is_stored = !matches!(endpoint.judged(&body, &[]), Cacheability::Never(_));
-            let has_no_object = endpoint.object_reference(&body).is_none();
+            let judged = endpoint.judged(&body, &[]);
+            let is_stored = !matches!(judged, Cacheability::Never(_) | Cacheability::InRun(_));
+            let has_no_object = endpoint
+                .object_reference(&body, Setting::Anywhere)
+                .is_none();
             let is_usual = endpoint.extra_charge(&body).is_none();
             let mark = |is_set, mark| if is_set { mark } else { '-' };
             let marks = [

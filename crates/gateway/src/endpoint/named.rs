@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Cacheability, Endpoint};
+use super::{Cacheability, Endpoint, Setting};
 
 fn named(name: &str) -> Endpoint {
     Endpoint::of_name(name).unwrap_or(Endpoint::Other)
@@ -42,6 +42,8 @@ impl Endpoint {
     }
 
     pub(crate) fn judged(self, body: &Value, accepted: &[String]) -> Cacheability {
-        self.judge(body, accepted, || self.object_reference(body))
+        self.judge(body, accepted, || {
+            self.object_reference(body, Setting::Anywhere)
+        })
     }
 }

@@ -5,14 +5,14 @@ use cachalot_model::wire::SharedMembers;
 use cachalot_model::wire::shared_members::normalized;
 use serde_json::Value;
 
-use super::judging::{inputs, unknown_role};
+use super::judging::{REFERENCE, inputs, unknown_role};
 use super::members::{client_data, find_in, find_member, items_of, urls};
-use super::{Endpoint, is_set};
+use super::{Endpoint, Setting, is_set};
 use crate::credentials::owner_of;
 
 impl Endpoint {
-    /// Returns the name of a member that refers to an object at the provider.
-    pub(crate) fn object_reference(self, body: &Value) -> Option<String> {
+    /// Returns the name of a member that refers to an object at the provider. In a run, items of earlier answers are none.
+    pub(crate) fn object_reference(self, body: &Value, setting: Setting) -> Option<String> {
         let members = body.as_object()?;
         let shared = SharedMembers::built_in();
         // A preset of OpenRouter, with its prompt and its plugins, is part of the account.
@@ -30,7 +30,7 @@ impl Endpoint {
             if unknown_role(table, members).is_some() {
                 return Some("role".to_owned());
             }
-            let is_bare = |item: &Value| !table.is_whole(item);
+            let is_bare = |item: &Value| setting == Setting::Anywhere && !table.is_whole(item);
             let has_bare = |(_, value): &(_, &Value)| {
                 !value.is_string() && items_of(value).iter().any(is_bare)
             };
@@ -53,7 +53,8 @@ impl Endpoint {
             }
         }
         find_member(body, &client_data(self), &|name, value| {
-            refers(shared, name, value).then(|| name.to_owned())
+            let is_of_run = setting == Setting::Run && name == "type" && value == REFERENCE;
+            (!is_of_run && refers(shared, name, value)).then(|| name.to_owned())
         })
     }
 }
@@ -155,7 +156,9 @@ interactions {"input": [{"type": "function_call", "id": "c", "name": "f", "argum
             let (name, body) = line.split_once(' ').unwrap();
             let body = serde_json::from_str(body).unwrap();
             let endpoint = Endpoint::of_name(name).unwrap();
-            endpoint.object_reference(&body).is_some()
+            endpoint
+                .object_reference(&body, Setting::Anywhere)
+                .is_some()
         };
         for line in REFERENCES.trim().lines() {
             assert!(is_found(line), "{line}");

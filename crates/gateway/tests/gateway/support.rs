@@ -299,7 +299,7 @@ impl Setup {
     }
 
     /// The number of misses in the ledger.
-    async fn misses(&self) -> u64 {
+    pub(crate) async fn misses(&self) -> u64 {
         self.cache.ledger().flush().await;
         let totals = self.cache.ledger().totals().unwrap_or_default();
         totals.iter().map(|(.., total)| total.misses).sum()

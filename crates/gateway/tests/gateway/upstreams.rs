@@ -445,3 +445,58 @@ async fn base_urls_are_used_as_they_are() {
         );
     }
 }
+
+#[tokio::test]
+async fn a_conversation_stays_with_one_of_several_upstreams_while_it_is_healthy() {
+    let servers = [server(&[]).await, server(&[]).await, server(&[]).await];
+    let rows = servers.iter().enumerate().map(|(number, (address, _))| {
+        format!("  s{number}: {{url: 'http://{address}', api: openai, weight: 1, breaker: {{failures: 1, pause: 1h}}}}\n")
+    });
+    let setup = Setup::configured(&format!("upstreams:\n{}", String::from_iter(rows))).await;
+    let counts = || {
+        servers
+            .each_ref()
+            .map(|(_, asked)| asked.load(Ordering::SeqCst))
+    };
+    let mut used = [0; 3];
+    for conversation in 0..12 {
+        let before = counts();
+        let mut body = chat(&format!("conversation {conversation}"));
+        for turn in 0..4 {
+            let answer = ask(&setup, "own", &body).await;
+            assert_eq!(answer.status, 200, "{}", answer.body);
+            let messages = body["messages"].as_array_mut().unwrap();
+            messages.push(json!({"role": "assistant", "content": "ok"}));
+            messages.push(json!({"role": "user", "content": format!("turn {turn}")}));
+        }
+        let after = counts();
+        let asked: Vec<usize> = (0..3).filter(|at| after[*at] > before[*at]).collect();
+        assert_eq!(asked.len(), 1, "{before:?} {after:?}");
+        used[asked[0]] += 1;
+    }
+    assert!(used.iter().all(|count| *count > 0), "{used:?}");
+}
+
+#[tokio::test]
+async fn an_upstream_that_is_left_out_is_replaced_by_an_equal_one() {
+    let (failing, failing_asked) = server(&[(500, ""), (500, "")]).await;
+    let (healthy, healthy_asked) = server(&[]).await;
+    let file = format!(
+        "upstreams:
+  a: {{url: 'http://{failing}', api: openai, weight: 1000000, breaker: {{failures: 1, pause: 1h}}}}
+  b: {{url: 'http://{healthy}', api: openai, weight: 1}}
+"
+    );
+    let setup = Setup::configured(&file).await;
+    // Which one is first depends on the text: by far most go to the first one.
+    assert_eq!(ask(&setup, "own", &chat("hello")).await.status, 500);
+    let answer = ask(&setup, "own", &chat("hello")).await;
+    assert_eq!(
+        (answer.status, answer.source()),
+        (200, "miss"),
+        "{}",
+        answer.body
+    );
+    let asked = [failing_asked, healthy_asked].map(|asked| asked.load(Ordering::SeqCst));
+    assert_eq!(asked, [1, 1]);
+}
