@@ -34,6 +34,8 @@ pub(crate) struct Billing {
 #[derive(Debug, Default)]
 pub(crate) struct Charged {
     pub(crate) spend: Spend,
+    /// Input tokens that the provider read from its prompt cache.
+    pub(crate) cache_read_tokens: u64,
     /// The reason why the cost is not known.
     pub(crate) unpriced: Option<String>,
 }
@@ -108,6 +110,7 @@ impl Billing {
                 cost: charge.cost(),
                 ..Spend::default()
             },
+            cache_read_tokens: charge.usage.cache_read,
             unpriced,
         }
     }

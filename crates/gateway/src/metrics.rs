@@ -14,7 +14,9 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 
+use crate::billing::Charged;
 use crate::body::{self, Body};
+use crate::payments::Payments;
 use crate::report::RequestReport;
 use crate::settings::Settings;
 
@@ -52,6 +54,7 @@ pub(crate) struct Metrics {
     /// Requests whose prefixes were not analyzed.
     pub(crate) prefix_skipped: Counter,
     models: Mutex<HashSet<String>>,
+    payments: Mutex<Payments>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -163,6 +166,7 @@ impl Default for Metrics {
                 "Requests whose prefixes were not analyzed: too long, or too many at the same time",
             ),
             models: Mutex::default(),
+            payments: Mutex::default(),
             registry,
         }
     }
@@ -216,8 +220,12 @@ impl Metrics {
     }
 
     /// Counts a payment to an upstream.
-    pub(crate) fn pay(&self, payment: Payment<'_>, paid: Spend) {
-        let model = self.model(payment.model, true);
+    pub(crate) fn pay(&self, payment: Payment<'_>, charged: &Charged) {
+        let (model, paid) = (self.model(payment.model, true), charged.spend);
+        if !paid.is_free() {
+            let of = (payment.upstream.to_owned(), model.clone());
+            self.payments.lock().entry(of).or_default().add(charged);
+        }
         let payment = Payment {
             model: &model,
             ..payment
@@ -227,6 +235,11 @@ impl Metrics {
             let unpriced = self.unpriced.get_or_create(&payment.labels());
             unpriced.inc_by(paid.cost.unpriced);
         }
+    }
+
+    /// Returns the payments since the start.
+    pub(crate) fn payments(&self) -> Payments {
+        self.payments.lock().clone()
     }
 
     /// Counts a break of a prefix.

@@ -317,21 +317,18 @@ impl RunContext {
         if !status.is_success() {
             ticket.mark_error();
         }
-        let Charged {
-            spend: charged,
-            unpriced,
-        } = if status.is_success() {
+        let charged = if status.is_success() {
             self.billing.charge(report)
         } else {
             Charged::default()
         };
+        self.metrics.pay(self.payment(), &charged);
+        let Charged {
+            spend: charged,
+            unpriced,
+            ..
+        } = charged;
         self.span.finish(report, charged, unpriced.as_deref());
-        let payment = Payment {
-            upstream: &self.upstream,
-            model: &self.model,
-            key: self.payer.as_ref().map_or("", |payer| payer.key.name()),
-        };
-        self.metrics.pay(payment, charged);
         // Counts even if the run is abandoned before it ends.
         ticket.charge(charged);
         if let Some(reason) = unpriced {
@@ -357,11 +354,22 @@ impl RunContext {
     pub(crate) fn account_unfinished(&self, ticket: &Ticket, status: StatusCode) {
         self.span.cut_off();
         if status.is_success() {
-            let charged = self.billing.charge(&AnswerReport::default());
+            let mut charged = self.billing.charge(&AnswerReport::default());
+            let reason = "the end of the answer was not received";
+            charged.unpriced = charged.unpriced.map(|_| reason.to_owned());
+            self.metrics.pay(self.payment(), &charged);
             ticket.charge(charged.spend);
-            if charged.unpriced.is_some() {
-                ticket.explain_unpriced("the end of the answer was not received".to_owned());
+            if let Some(reason) = charged.unpriced {
+                ticket.explain_unpriced(reason);
             }
+        }
+    }
+
+    fn payment(&self) -> Payment<'_> {
+        Payment {
+            upstream: &self.upstream,
+            model: &self.model,
+            key: self.payer.as_ref().map_or("", |payer| payer.key.name()),
         }
     }
 }

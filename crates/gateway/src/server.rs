@@ -32,6 +32,7 @@ use crate::handler::Handler;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::ordinals::Ordinals;
+use crate::payments::Payments;
 use crate::prefix_watch::{PrefixWatch, WatchParts};
 use crate::report::RequestReport;
 use crate::request_body::BodyRoom;
@@ -217,6 +218,13 @@ impl RunningGateway {
             None => "http",
         };
         format!("{scheme}://{}", self.address)
+    }
+
+    /// Returns a function that returns the payments to upstreams since the start, also after the gateway has stopped.
+    #[must_use]
+    pub fn payments(&self) -> impl Fn() -> Payments + use<> {
+        let metrics = Arc::clone(&self.handler.shared.metrics);
+        move || metrics.payments()
     }
 
     /// Replaces upstreams, keys, the certificate and the operator's token. Requests in progress keep theirs; counts of the last minute and pauses are taken

@@ -15,6 +15,7 @@ mod hardening;
 mod keys;
 mod kills;
 mod members;
+mod payments;
 mod prefix;
 mod probes;
 mod runs;
