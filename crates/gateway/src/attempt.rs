@@ -180,8 +180,13 @@ impl<'a> Attempt<'a> {
     /// The response to the client; another upstream may answer if [`ErrorBody::is_of_upstream`].
     pub(crate) async fn answer(&self) -> Result<Answered, ErrorBody> {
         let (read, shared) = (self.read, self.shared);
-        // Another account may have other models and other answers.
-        let base = if self.is_of_operator {
+        let command = shared.command.as_ref();
+        let is_recorded = command.is_some_and(|command| command.recording.is_some());
+        // A replay has no server, and does not know which one answered. Another account may have other models and other
+        // answers.
+        let base = if is_recorded {
+            self.upstream.name().to_owned()
+        } else if self.is_of_operator {
             format!("{}#{}", self.upstream.base(), self.upstream.name())
         } else {
             self.upstream.base()
