@@ -44,6 +44,7 @@ mod call;
 mod checksum;
 mod client;
 mod client_profile;
+mod client_setup;
 mod coding;
 mod collector;
 mod command;
@@ -96,6 +97,10 @@ mod upstream;
 mod usage_filter;
 mod virtual_key;
 
+pub use client_setup::{
+    BaseUrl, ClientKey, ClientSettings, ClientSetup, ClientTable, CopiedFile, Folder, GatewayUrls,
+    RecognizedClient, ReplacedBaseUrl,
+};
 pub use command::CommandRun;
 pub use config::{AdminConfig, Config, TlsFiles, keys};
 pub use limits::Limits;
