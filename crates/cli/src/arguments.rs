@@ -1,5 +1,6 @@
 //! Command line definitions for clap.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -39,6 +40,8 @@ pub(crate) enum Command {
     Sessions(SessionsCommand),
     /// Simulate the model providers locally, to try everything without an API key.
     Simulate(Simulate),
+    /// Run a client of model APIs with a gateway of its own, and print what it has cost and saved.
+    Exec(Exec),
     /// Answer requests of other clients from the cache, or pass them on to their provider: change only their base URL.
     Serve(Serve),
     /// Check an agent file or a configuration file of the gateway, and report all problems at once.
@@ -569,6 +572,55 @@ pub(crate) struct Serve {
     /// Print a new key for a client and its digest for the configuration file, and end.
     #[arg(long, exclusive = true)]
     pub(crate) new_key: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Exec {
+    /// The client that the command runs, if neither its name nor the package of `npx` or `uvx` says so.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+    /// Answer from the recording with this name, ask for what is not in it, and add that.
+    #[arg(long, value_name = "NAME", value_parser = recording_name)]
+    pub(crate) record: Option<String>,
+    /// Answer from the recording with this name only, without a key and a network. What is not in it is an error for
+    /// the client, and listed with its reason.
+    #[arg(long, value_name = "NAME", value_parser = recording_name, conflicts_with = "record")]
+    pub(crate) replay: Option<String>,
+    /// Ask for everything anew, and record it.
+    #[arg(long, requires = "record")]
+    pub(crate) fresh: bool,
+    /// Text of the client's prompts that differs between two runs, such as `date`, which is not compared with the
+    /// recording: an answer may be about the date of the recording. May be repeated.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) ignore: Vec<String>,
+    /// Server that requests are passed on to, in place of the one with this name [default: the base URLs in the
+    /// environment, such as OPENAI_BASE_URL, else openai, anthropic and gemini]. May be repeated.
+    #[arg(long, value_name = "NAME=URL")]
+    pub(crate) upstream: Vec<String>,
+    #[command(flatten)]
+    pub(crate) place: StoreArguments,
+    /// Print no bill.
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+    /// The command and its arguments.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Maximum length of the name of a recording.
+const MAX_RECORDING_NAME: usize = 64;
+
+fn recording_name(text: &str) -> Result<String, String> {
+    let is_plain =
+        |character: char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_' | '.');
+    let begins_well = text.starts_with(|first: char| first.is_ascii_alphanumeric());
+    if begins_well && text.chars().all(is_plain) && text.len() <= MAX_RECORDING_NAME {
+        Ok(text.to_owned())
+    } else {
+        Err(format!(
+            "a name of up to {MAX_RECORDING_NAME} letters, digits, `-`, `_` and `.` is expected, which begins with a letter or digit"
+        ))
+    }
 }
 
 #[derive(Debug, Args)]

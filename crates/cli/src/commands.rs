@@ -3,6 +3,7 @@
 pub(crate) mod cache;
 pub(crate) mod chat;
 pub(crate) mod doctor;
+pub(crate) mod exec;
 pub(crate) mod hash;
 pub(crate) mod hooks;
 pub(crate) mod init;

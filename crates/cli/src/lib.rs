@@ -67,7 +67,7 @@ pub fn main() -> ExitCode {
     }
     silence_documents();
     match dispatch(&arguments.command) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(command_error) => {
             tell(&command_error);
             command_error.exit_code()
@@ -92,10 +92,11 @@ fn silence_documents() {
     }));
 }
 
-fn dispatch(command: &Command) -> Result<()> {
+fn dispatch(command: &Command) -> Result<ExitCode> {
     let environment = &ProcessEnvironment::of_process()?;
     let warn: Warn = Arc::new(render::warn);
-    match command {
+    let done = match command {
+        Command::Exec(exec) => return wait_for(commands::exec::exec(exec, environment)),
         Command::Run(run) => wait_for(commands::run::run(run, environment)),
         Command::Chat(chat) => wait_for(commands::chat::chat(chat, environment)),
         Command::Init(init) => commands::init::init(init, environment),
@@ -129,7 +130,8 @@ fn dispatch(command: &Command) -> Result<()> {
             render::out(&String::from_utf8_lossy(&script))
         }
         Command::ScriptWorker => Ok(()),
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }
 
 fn wait_for<T>(work: impl Future<Output = Result<T>>) -> Result<T> {

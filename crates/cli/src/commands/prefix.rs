@@ -4,6 +4,7 @@ mod analyze;
 mod lint;
 mod live;
 mod plan;
+pub(crate) mod recorded_break;
 
 use crate::arguments::PrefixCommand;
 use crate::command_error::Result;

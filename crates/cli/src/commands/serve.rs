@@ -309,7 +309,7 @@ fn announce(
 }
 
 /// Returns the upstreams of the command line.
-fn given_upstreams(given: &[String]) -> Result<Vec<Upstream>> {
+pub(crate) fn given_upstreams(given: &[String]) -> Result<Vec<Upstream>> {
     let refused = |error: cachalot_gateway::UpstreamError| {
         let problem = Problem::new("bad-value", format!("--upstream {error}"));
         CommandError::usage(problem)
@@ -321,7 +321,7 @@ fn given_upstreams(given: &[String]) -> Result<Vec<Upstream>> {
 }
 
 /// Puts the upstreams of the command line in place of those with the same names, or adds them.
-fn with_upstreams(mut settings: Settings, given: &[Upstream]) -> Settings {
+pub(crate) fn with_upstreams(mut settings: Settings, given: &[Upstream]) -> Settings {
     for upstream in given {
         settings.set_upstream(upstream.clone());
     }

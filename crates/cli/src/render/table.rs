@@ -81,10 +81,24 @@ impl Column {
     }
 }
 
+/// The stream that a table is written to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stream {
+    /// Standard output.
+    Output,
+    /// Standard error.
+    Errors,
+}
+
 /// Formats rows under titles, as wide as the terminal at most, and as wide as needed elsewhere. Without any
 /// title, there is no line of titles. Ends with a line break.
 pub(crate) fn table(columns: &[Column], rows: &[Vec<String>]) -> String {
-    fit(columns, rows, width(), true)
+    table_on(Stream::Output, columns, rows)
+}
+
+/// The same for a stream.
+pub(crate) fn table_on(stream: Stream, columns: &[Column], rows: &[Vec<String>]) -> String {
+    fit(columns, rows, width(stream), true)
 }
 
 /// Formats a list for scripts and for readers: where standard output is not a terminal, only the rows.
@@ -92,26 +106,34 @@ pub(crate) fn list(sentence: &str, columns: &[Column], rows: &[Vec<String>]) -> 
     if std::io::stdout().is_terminal() {
         format!("{}\n{}", headline(sentence), table(columns, rows))
     } else {
-        fit(columns, rows, width(), false)
+        fit(columns, rows, width(Stream::Output), false)
     }
 }
 
-/// The width of the terminal: that of `COLUMNS` or of standard output. `usize::MAX` without a terminal.
-fn width() -> usize {
+/// The width of the terminal: that of `COLUMNS` or of the stream. `usize::MAX` without a terminal.
+fn width(stream: Stream) -> usize {
     let set = std::env::var("COLUMNS").ok();
     let set = set.and_then(|columns| columns.parse().ok());
-    let width = set.filter(|columns| *columns > 0).or_else(terminal_width);
+    let width = set.filter(|columns| *columns > 0);
+    let width = width.or_else(|| terminal_width(stream));
     width.unwrap_or(usize::MAX)
 }
 
-fn terminal_width() -> Option<usize> {
+fn terminal_width(stream: Stream) -> Option<usize> {
     #[cfg(unix)]
     {
-        let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+        let size = match stream {
+            Stream::Output => rustix::termios::tcgetwinsize(std::io::stdout()),
+            Stream::Errors => rustix::termios::tcgetwinsize(std::io::stderr()),
+        };
+        let size = size.ok()?;
         (size.ws_col > 0).then_some(size.ws_col.into())
     }
     #[cfg(not(unix))]
-    None
+    {
+        let _ = stream;
+        None
+    }
 }
 
 fn fit(columns: &[Column], rows: &[Vec<String>], maximum: usize, with_titles: bool) -> String {
@@ -219,13 +241,19 @@ fn cut(text: &str, maximum: usize) -> String {
 
 /// Formats a sentence above a table: wrapped at words to the width of the terminal. Ends with a line break.
 pub(crate) fn headline(sentence: &str) -> String {
-    let lines = sentence.lines().flat_map(|line| wrapped(line, width()));
+    headline_on(Stream::Output, sentence)
+}
+
+/// The same for a stream.
+pub(crate) fn headline_on(stream: Stream, sentence: &str) -> String {
+    let width = width(stream);
+    let lines = sentence.lines().flat_map(|line| wrapped(line, width));
     lines.map(|line| line + "\n").collect()
 }
 
 /// Cuts the end of a line that is wider than the terminal.
 pub(crate) fn cut_end(line: &str) -> Cow<'_, str> {
-    cut_end_to(line, width())
+    cut_end_to(line, width(Stream::Output))
 }
 
 fn cut_end_to(line: &str, maximum: usize) -> Cow<'_, str> {

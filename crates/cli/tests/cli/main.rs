@@ -16,6 +16,8 @@ mod doctor;
 mod durations;
 mod encryption;
 #[cfg(unix)]
+mod exec;
+#[cfg(unix)]
 mod exports;
 mod faults;
 mod formats;

@@ -7,14 +7,14 @@
 use std::time::Duration;
 
 use cachalot_cache::{Ledger, LedgerRow};
+use cachalot_core::Millis;
 use cachalot_core::clock::iso8601;
-use cachalot_core::{Cost, Millis};
-use cachalot_prefix::diagnosis::LikelyCause;
 use serde_json::{Value, json};
 
 use crate::arguments::PrefixLive;
 use crate::chat::sum::dollars;
 use crate::command_error::{CommandError, Result};
+use crate::commands::prefix::recorded_break::{cause, known, lost_cost};
 use crate::interrupts::Interrupts;
 use crate::render;
 use crate::render::local_time::to_second;
@@ -132,24 +132,6 @@ fn who(row: &LedgerRow) -> &str {
     }
 }
 
-/// Returns a field of the request's input in the ledger, or null.
-fn known<'a>(row: &'a LedgerRow, field: &str) -> &'a Value {
-    let fields = row.input.as_ref();
-    fields.map_or(&Value::Null, |fields| &fields[field])
-}
-
-/// Returns the cost of the lost tokens over reading them.
-fn lost_cost(row: &LedgerRow) -> Option<Cost> {
-    serde_json::from_value(known(row, "lost_cost").clone()).ok()
-}
-
-/// Returns the words for the cause.
-fn what(row: &LedgerRow) -> Option<&'static str> {
-    let code = known(row, "cause").as_str()?;
-    let cause = LikelyCause::ALL.iter().find(|cause| cause.code() == code);
-    cause.map(|cause| cause.what())
-}
-
 /// Formats a row: `2026-11-22 21:04:05  root  SESSION  openai/gpt-4o  system_changed: … · 1,204 tokens paid
 /// for anew · $0.03`.
 fn line(row: &LedgerRow) -> String {
@@ -162,7 +144,7 @@ fn line(row: &LedgerRow) -> String {
             if let Some(place) = known(row, "place").as_str() {
                 text += &format!(" at {place}");
             }
-            text.extend(what(row).map(|what| format!(": {what}")));
+            text.extend(cause(row).map(|cause| format!(": {}", cause.what())));
             text += &format!(" · {}", render::count(tokens, "token", "tokens"));
             text += " paid for anew";
             text.extend(lost_cost(row).map(|cost| format!(" · {cost}")));
@@ -188,7 +170,7 @@ fn document(row: &LedgerRow) -> Value {
         "model": row.name,
         "reason": known(row, "prefix"),
         "cause": known(row, "cause"),
-        "what": what(row),
+        "what": cause(row).map(|cause| cause.what()),
         "place": known(row, "place"),
         "remedy": known(row, "what_to_do"),
         "expected_read_tokens": known(row, "could_have_read"),
@@ -202,7 +184,7 @@ fn document(row: &LedgerRow) -> Value {
 #[cfg(test)]
 mod tests {
     use cachalot_cache::CallStatus;
-    use cachalot_core::Spend;
+    use cachalot_core::{Cost, Spend};
 
     use super::*;
 

@@ -1,0 +1,292 @@
+//! The bill of a command: what its requests have cost and saved, and why.
+
+use std::collections::BTreeMap;
+
+use cachalot_cache::LedgerRow;
+use cachalot_core::{Cost, Spend};
+use cachalot_gateway::{ModelPayments, Payments, RequestReport};
+
+use super::mode::Mode;
+use crate::commands::prefix::recorded_break::{cause, known, lost_cost};
+use crate::render;
+use crate::render::table::{Column, Stream, headline_on, table_on};
+use crate::render::visible::on_one_line;
+
+/// Maximum number of reasons that are listed, except those of a replay.
+const MAX_REASONS: usize = 5;
+/// The same for a replay, and the maximum number of different reasons that are counted.
+const MAX_COUNTED: usize = 200;
+
+/// What the gateway itself says in front of the reason of a request that the cache cannot answer.
+const ONLY_FROM_CACHE: &str = "only an answer from the cache was asked for: ";
+
+/// Requests of a model.
+#[derive(Debug, Default)]
+struct ModelRequests {
+    requests: u64,
+    hits: u64,
+    saved: Spend,
+}
+
+/// Reasons, with the number of their requests.
+type Reasons = BTreeMap<String, u64>;
+
+/// Requests of the command, as the gateway has reported them.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    /// By upstream and model.
+    models: BTreeMap<(String, String), ModelRequests>,
+    total: ModelRequests,
+    /// Requests that were asked anew, or not answered in a replay.
+    missed: Reasons,
+    /// Requests that were passed on unread: their cost is not known.
+    passed: Reasons,
+    /// Requests that the gateway or an upstream has refused.
+    refused: Reasons,
+}
+
+impl Requests {
+    /// Adds a request.
+    pub(super) fn add(&mut self, report: &RequestReport) {
+        let is_hit = matches!(report.answered, "hit" | "stale" | "coalesced");
+        let of_model = if report.model.is_empty() {
+            None
+        } else {
+            let of = (report.upstream.clone(), report.model.clone());
+            Some(self.models.entry(of).or_default())
+        };
+        for counted in of_model.into_iter().chain([&mut self.total]) {
+            counted.requests += 1;
+            counted.hits += u64::from(is_hit);
+            if is_hit {
+                counted.saved += report.saved;
+            }
+        }
+        let reason = report.reason.as_deref().unwrap_or("no reason is known");
+        let is_error = report.status >= 400;
+        match report.answered {
+            _ if is_hit => {}
+            "refused" => match reason.strip_prefix(ONLY_FROM_CACHE) {
+                Some(reason) => count(&mut self.missed, reason),
+                None => count(&mut self.refused, reason),
+            },
+            _ if is_error => {
+                let reason = format!("the upstream answered {}", report.status);
+                count(&mut self.refused, &reason);
+            }
+            "passed" => count(&mut self.passed, reason),
+            _ => count(&mut self.missed, reason),
+        }
+    }
+
+    /// Returns true if the gateway got no request.
+    pub(super) fn are_none(&self) -> bool {
+        self.total.requests == 0
+    }
+}
+
+fn count(reasons: &mut Reasons, reason: &str) {
+    if reasons.len() < MAX_COUNTED || reasons.contains_key(reason) {
+        *reasons.entry(reason.to_owned()).or_default() += 1;
+    }
+}
+
+/// Everything that the bill says.
+pub(super) struct Bill<'a> {
+    pub(super) mode: &'a Mode,
+    pub(super) requests: &'a Requests,
+    pub(super) payments: &'a Payments,
+    /// Prefix breaks of the command, oldest first.
+    pub(super) breaks: &'a [LedgerRow],
+}
+
+impl Bill<'_> {
+    /// Formats the bill for standard error.
+    pub(super) fn text(&self) -> String {
+        let mut text = headline_on(Stream::Errors, &self.headline());
+        text += &self.models();
+        let missed = match self.mode {
+            Mode::Replay(name) => format!("not in the recording `{name}`"),
+            Mode::Record { .. } | Mode::Meter => "asked for".to_owned(),
+        };
+        let maximum = match self.mode {
+            Mode::Replay(_) => MAX_COUNTED,
+            Mode::Record { .. } | Mode::Meter => MAX_REASONS,
+        };
+        text += &reasons(&missed, &self.requests.missed, maximum);
+        let passed = "passed on without an account of their cost";
+        text += &reasons(passed, &self.requests.passed, MAX_REASONS);
+        text += &reasons("refused", &self.requests.refused, MAX_REASONS);
+        let mut unpriced = Reasons::new();
+        for (reason, answers) in self.payments.values().flat_map(|paid| &paid.unpriced) {
+            *unpriced.entry(reason.clone()).or_default() += answers;
+        }
+        text += &reasons("without a known price", &unpriced, MAX_REASONS);
+        text + &self.breaks()
+    }
+
+    fn paid(&self) -> ModelPayments {
+        let mut sum = ModelPayments::default();
+        for payments in self.payments.values() {
+            sum.answers += payments.answers;
+            sum.paid += payments.paid;
+            sum.cache_read_tokens += payments.cache_read_tokens;
+        }
+        sum
+    }
+
+    /// One sentence: requests, answers from the cache, dollars, and the provider's cache.
+    fn headline(&self) -> String {
+        let ModelRequests {
+            requests,
+            hits,
+            saved,
+        } = &self.requests.total;
+        let paid = self.paid();
+        let requests = render::count(*requests, "request", "requests");
+        let hits = render::grouped(*hits);
+        let mut text = match self.mode {
+            Mode::Meter => format!("cachalot: {requests}, {hits} answered from the cache"),
+            Mode::Record { name, .. } => {
+                format!("cachalot: {requests}, {hits} answered from the recording `{name}`")
+            }
+            Mode::Replay(name) => {
+                format!("cachalot: {requests}, {hits} replayed from the recording `{name}`")
+            }
+        };
+        text += &format!("; paid {}, saved {}", amount(&paid.paid), amount(saved));
+        if paid.paid.input_tokens > 0 {
+            text += &format!(
+                "; provider cache: {} / {} tokens ({})",
+                render::grouped(paid.cache_read_tokens),
+                render::grouped(paid.paid.input_tokens),
+                share(&paid)
+            );
+        }
+        text
+    }
+
+    /// The table of models.
+    fn models(&self) -> String {
+        let columns = [
+            Column::text("model"),
+            Column::number("requests"),
+            Column::number("hits"),
+            Column::number("paid"),
+            Column::number("saved"),
+            Column::number("input"),
+            Column::number("cached").optional(),
+            Column::number("output").optional(),
+            Column::number("saved tokens").optional(),
+        ];
+        let none = (ModelRequests::default(), ModelPayments::default());
+        let mut keys: Vec<_> = self.requests.models.keys().collect();
+        keys.extend(self.payments.keys());
+        keys.sort();
+        keys.dedup();
+        let mut rows: Vec<Vec<String>> = Vec::new();
+        for key in &keys {
+            let requests = self.requests.models.get(*key).unwrap_or(&none.0);
+            let payments = self.payments.get(*key).unwrap_or(&none.1);
+            let (upstream, model) = key;
+            let name = match (upstream.as_str(), model.as_str()) {
+                ("", model) => on_one_line(model),
+                (upstream, model) => format!("{upstream}/{}", on_one_line(model)),
+            };
+            rows.push(row(name, requests, payments));
+        }
+        if rows.len() > 1 {
+            rows.push(row("total".to_owned(), &self.requests.total, &self.paid()));
+        }
+        if rows.is_empty() {
+            return String::new();
+        }
+        table_on(Stream::Errors, &columns, &rows)
+    }
+
+    /// The prefix breaks: equal ones are one row, with the remedy below.
+    fn breaks(&self) -> String {
+        let mut found: BTreeMap<(&str, String, Option<&str>), (u64, u64, Cost)> = BTreeMap::new();
+        for broken in self.breaks {
+            let likely = cause(broken);
+            let reason = known(broken, "prefix").as_str().unwrap_or("broken");
+            let what = likely.map(|cause| format!(": {}", cause.what()));
+            let reason = format!("{reason}{}", what.unwrap_or_default());
+            let remedy = known(broken, "what_to_do").as_str();
+            let remedy = remedy.or_else(|| likely.map(|cause| cause.remedy()));
+            let sums = found.entry((&broken.name, reason, remedy)).or_default();
+            sums.0 += 1;
+            sums.1 += known(broken, "lost_tokens").as_u64().unwrap_or(0);
+            sums.2 += lost_cost(broken).unwrap_or_default();
+        }
+        let mut rows = Vec::new();
+        for ((model, reason, remedy), (breaks, tokens, cost)) in found {
+            let tokens = render::count(tokens, "token", "tokens");
+            let text = format!("{model}: {reason} · {tokens} paid for anew · {cost}");
+            rows.push(counted(breaks, &text));
+            rows.extend(remedy.map(|remedy| vec![String::new(), on_one_line(remedy)]));
+        }
+        section("prefix breaks", &rows)
+    }
+}
+
+fn row(name: String, requests: &ModelRequests, payments: &ModelPayments) -> Vec<String> {
+    let tokens = requests.saved.input_tokens + requests.saved.output_tokens;
+    vec![
+        name,
+        render::grouped(requests.requests),
+        render::grouped(requests.hits),
+        amount(&payments.paid),
+        amount(&requests.saved),
+        render::grouped(payments.paid.input_tokens),
+        share(payments),
+        render::grouped(payments.paid.output_tokens),
+        render::grouped(tokens),
+    ]
+}
+
+fn amount(spend: &Spend) -> String {
+    spend.cost.to_string()
+}
+
+/// Returns the share of the input that the provider read from its prompt cache.
+fn share(payments: &ModelPayments) -> String {
+    match payments.paid.input_tokens {
+        0 => "–".to_owned(),
+        input => {
+            let percent = u128::from(payments.cache_read_tokens) * 100 / u128::from(input);
+            format!("{percent}%")
+        }
+    }
+}
+
+fn counted(number: u64, text: &str) -> Vec<String> {
+    vec![format!("  {}", render::grouped(number)), on_one_line(text)]
+}
+
+/// Formats reasons with their counts, most frequent first.
+fn reasons(title: &str, reasons: &Reasons, maximum: usize) -> String {
+    let mut sorted: Vec<_> = reasons.iter().collect();
+    sorted.sort_by(|(_, one), (_, other)| other.cmp(one));
+    let shown = sorted.iter().take(maximum);
+    let mut rows: Vec<_> = shown
+        .map(|(reason, number)| counted(**number, reason))
+        .collect();
+    let others: u64 = sorted
+        .iter()
+        .skip(maximum)
+        .map(|(_, number)| **number)
+        .sum();
+    if others > 0 {
+        rows.push(counted(others, "for other reasons"));
+    }
+    section(title, &rows)
+}
+
+fn section(title: &str, rows: &[Vec<String>]) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let columns = [Column::number(""), Column::wrapped("")];
+    format!("{title}:\n{}", table_on(Stream::Errors, &columns, rows))
+}

@@ -1,0 +1,595 @@
+//! `cachalot exec`: commands behind a gateway of their own, with a simulator as the provider.
+#![cfg(unix)]
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::program_file::make_executable;
+use crate::provider::Provider;
+use crate::support::{CommandOutput, Home};
+use crate::terminal::{CTRL_C, CTRL_Z, Terminal};
+
+/// Variable with the requests of [`client`]: a JSON list of bodies, each with the path in its member `_path`.
+const REQUESTS: &str = "EXEC_TEST_REQUESTS";
+
+/// The command of most tests: sends requests as a client does whose base URL is in the environment, and prints the status
+/// and the body of each response. It does nothing as a test.
+#[test]
+fn client() {
+    let Ok(requests) = std::env::var(REQUESTS) else {
+        return;
+    };
+    let base = std::env::var("OPENAI_BASE_URL").unwrap();
+    let (address, root) = base
+        .strip_prefix("http://")
+        .unwrap()
+        .split_once('/')
+        .unwrap();
+    let requests: Vec<Value> = serde_json::from_str(&requests).unwrap();
+    let key = std::env::var("OPENAI_API_KEY").unwrap_or_default();
+    for mut body in requests {
+        let path = body.as_object_mut().unwrap().remove("_path");
+        let path = path.as_ref().and_then(Value::as_str);
+        let path = path.unwrap_or("/chat/completions");
+        let body = body.to_string();
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(
+            stream,
+            "POST /{root}{path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {key}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        let (head, body) = response.split_once("\r\n\r\n").unwrap();
+        println!("\nRESPONSE {} {}", &head[9..12], body.replace('\n', " "));
+    }
+    // Answers that are stored after they were sent are stored by the end of the gateway.
+}
+
+/// A request whose answer is repeatable.
+fn repeatable(text: &str) -> Value {
+    json!({"model": "gpt-4o-mini", "temperature": 0, "messages": [{"role": "user", "content": text}]})
+}
+
+/// A request whose answer is sampled.
+fn sampled(text: &str) -> Value {
+    json!({"model": "gpt-4o-mini", "messages": [{"role": "user", "content": text}]})
+}
+
+/// `cachalot exec OPTIONS -- client`, which sends these requests.
+fn asking(home: &Home, options: &[&str], requests: &[Value]) -> Command {
+    let program = std::env::current_exe().unwrap();
+    let command = [
+        "--",
+        program.to_str().unwrap(),
+        "exec::client",
+        "--exact",
+        "--nocapture",
+    ];
+    let mut command = home.command(&[&["exec"], options, &command].concat());
+    command.env(REQUESTS, json!(requests).to_string());
+    command
+}
+
+fn ask(home: &Home, provider: &Provider, options: &[&str], requests: &[Value]) -> CommandOutput {
+    let mut command = asking(home, options, requests);
+    provider.known_to(&mut command);
+    command.env("OPENAI_API_KEY", "own");
+    command.output().unwrap().into()
+}
+
+/// The responses that the client has printed.
+fn responses(ran: &CommandOutput) -> Vec<&str> {
+    let lines = ran.stdout.lines();
+    lines
+        .filter_map(|line| line.strip_prefix("RESPONSE "))
+        .collect()
+}
+
+/// `cachalot exec -- sh -c SCRIPT`
+fn shell(home: &Home, script: &str) -> CommandOutput {
+    home.run(&["exec", "--", "sh", "-c", script])
+}
+
+#[test]
+fn requests_go_through_the_gateway_and_are_on_the_bill() {
+    let (home, provider) = (Home::new(), Provider::built_in().accepting_anything());
+    let requests = [repeatable("hello"), sampled("hello")];
+    let first = ask(&home, &provider, &[], &requests).ok();
+    let bill = &first.stderr;
+    assert!(
+        bill.starts_with("cachalot: 2 requests, 0 answered from the cache; paid <$0.01, saved $0.00; provider cache: 0 / "),
+        "{bill}"
+    );
+    assert!(
+        bill.contains("\nopenai/gpt-4o-mini         2     0  <$0.01  $0.00 "),
+        "{bill}"
+    );
+    assert!(bill.contains("\nasked for:\n"), "{bill}");
+    assert!(bill.contains("  1  not in the cache\n"), "{bill}");
+    let second = ask(&home, &provider, &[], &requests).ok();
+    let bill = &second.stderr;
+    assert!(
+        bill.contains("2 requests, 1 answered from the cache; paid <$0.01, saved <$0.01"),
+        "{bill}"
+    );
+    assert_eq!(responses(&first)[0], responses(&second)[0]);
+    assert_eq!(provider.received().len(), 3);
+    // Nothing is on standard output but what the command has written.
+    assert!(!second.stdout.contains("cachalot:"), "{second}");
+    let quiet = ask(&home, &provider, &["--quiet"], &requests).ok();
+    assert_eq!(quiet.stderr, "");
+}
+
+#[test]
+fn exit_code_is_that_of_the_command() {
+    let home = Home::new();
+    for (script, expected) in [
+        ("exit 0", 0),
+        ("exit 7", 7),
+        ("kill -TERM $$", 143),
+        ("kill -KILL $$", 137),
+    ] {
+        shell(&home, script).fails(expected);
+    }
+}
+
+#[test]
+fn command_that_cannot_be_started_is_explained() {
+    let home = Home::new();
+    home.write("plain.txt", "text");
+    home.write("bin/whalesong", "#!/bin/sh\necho sings\n");
+    make_executable(&home.join("bin/whalesong"));
+    home.write("orphan", "#!/nowhere/interpreter\n");
+    make_executable(&home.join("orphan"));
+    let path = format!(
+        "{}:{}",
+        home.join("bin").display(),
+        std::env::var("PATH").unwrap()
+    );
+    let run = |program: &str| -> CommandOutput {
+        let mut command = home.command(&["exec", "--", program, "-x"]);
+        command.env("PATH", &path).output().unwrap().into()
+    };
+    for (program, code, message) in [
+        (
+            "whalesnog",
+            127,
+            "there is no program `whalesnog`: did you mean `whalesong`?",
+        ),
+        ("./absent", 127, "there is no program `./absent`\n"),
+        ("whalesong -v", 127, "separate words"),
+        (
+            "./plain.txt",
+            126,
+            "cannot run `./plain.txt`: Permission denied",
+        ),
+        ("./bin", 126, "cannot run `./bin`: it is a directory"),
+        (
+            "./orphan",
+            126,
+            "the interpreter that it names is not there",
+        ),
+    ] {
+        let ran = run(program).fails(code);
+        assert!(
+            ran.stderr.starts_with("error: ") && ran.stderr.contains(message),
+            "{ran}"
+        );
+        assert!(!ran.stderr.contains("requests"), "{ran}");
+    }
+    assert_eq!(run("whalesong").ok().stdout, "sings\n");
+}
+
+#[test]
+fn wrong_arguments_are_refused_before_anything_runs() {
+    let home = Home::new();
+    for (arguments, expected) in [
+        (
+            &["--record", "a", "--replay", "b", "--", "true"][..],
+            "cannot be used with",
+        ),
+        (&["--fresh", "--", "true"], "--record"),
+        (&["--record", "", "--", "true"], "a name of up to 64"),
+        (&["--record", "../a", "--", "true"], "a name of up to 64"),
+        (&["--replay", "a/b", "--", "true"], "a name of up to 64"),
+        (&["--replay", ".a", "--", "true"], "a name of up to 64"),
+        (&["--agent", "codx", "--", "true"], "did you mean `codex`?"),
+        (&["--agent", "whale", "--", "true"], "known clients: "),
+        (&["--upstream", "openai", "--", "true"], "expected NAME=URL"),
+        (&["true"], "-- <COMMAND>"),
+        (&["--"], "COMMAND"),
+        (&[], "COMMAND"),
+    ] {
+        let ran = home.run(&[&["exec"], arguments].concat()).fails(2);
+        assert!(ran.unwrapped().contains(expected), "{arguments:?}: {ran}");
+    }
+    let mut command = home.command(&["exec", "--", "true"]);
+    command.env("OPENAI_BASE_URL", "http://me:password@a.example");
+    let ran = CommandOutput::from(command.output().unwrap()).fails(2);
+    assert!(ran.stderr.contains("OPENAI_BASE_URL"), "{ran}");
+    assert!(!ran.stderr.contains("password"), "{ran}");
+}
+
+#[test]
+fn words_and_input_reach_the_command_as_they_are() {
+    let home = Home::new();
+    let words = [
+        "a b",
+        "\"",
+        "it's",
+        "",
+        "$HOME",
+        "-q",
+        "--",
+        "new\nline",
+        "*",
+    ];
+    let script = r#"for word; do printf '<%s>' "$word"; done"#;
+    let command = [&["exec", "--", "sh", "-c", script, "sh"][..], &words].concat();
+    let ran = home.run(&command).ok();
+    let expected: String = words.map(|word| format!("<{word}>")).concat();
+    assert_eq!(ran.stdout, expected);
+    let command = home.command(&["exec", "-q", "--", "cat"]);
+    let ran = home.answer(command, b"some\0input", |_| {}).ok();
+    assert_eq!(
+        (ran.stdout.as_str(), ran.stderr.as_str()),
+        ("some\0input", "")
+    );
+}
+
+#[test]
+fn environment_leads_clients_to_the_gateway() {
+    let home = Home::new();
+    let script = r#"echo "$OPENAI_BASE_URL $OPENAI_API_BASE $ANTHROPIC_BASE_URL $ANTHROPIC_API_BASE $GOOGLE_GEMINI_BASE_URL $OTHER $OPENAI_API_KEY""#;
+    let mut command = home.command(&["exec", "--", "sh", "-c", script]);
+    let ran = CommandOutput::from(command.env("OTHER", "kept").output().unwrap()).ok();
+    let urls: Vec<&str> = ran.stdout.split_whitespace().collect();
+    let pattern = regex::Regex::new("^http://127.0.0.1:[0-9]+/x/[0-9a-f]{32}$").unwrap();
+    let [
+        openai,
+        openai_base,
+        anthropic,
+        anthropic_base,
+        gemini,
+        other,
+    ] = urls[..]
+    else {
+        panic!("{ran}");
+    };
+    assert!(pattern.is_match(anthropic), "{ran}");
+    assert_eq!(
+        (anthropic_base, gemini, other),
+        (anthropic, anthropic, "kept")
+    );
+    let versioned = format!("{anthropic}/v1");
+    assert_eq!((openai, openai_base), (&*versioned, &*versioned));
+    // A command that asks for nothing.
+    assert!(
+        ran.stderr
+            .starts_with("cachalot: 0 requests, 0 answered from the cache; paid $0.00"),
+        "{ran}"
+    );
+    assert!(
+        ran.unwrapped()
+            .contains("`sh` is no known client: it got the variables OPENAI_BASE_URL, "),
+        "{ran}"
+    );
+}
+
+#[test]
+fn options_of_a_client_are_inserted() {
+    let home = Home::new();
+    home.write("bin/codex", "#!/bin/sh\nprintf '<%s>' \"$@\"\n");
+    make_executable(&home.join("bin/codex"));
+    let program = home.join("bin/codex");
+    let program = program.to_str().unwrap();
+    let pattern = regex::Regex::new(
+        r#"^<-c><openai_base_url="http://127.0.0.1:[0-9]+/x/[0-9a-f]{32}/v1"><exec><hi>$"#,
+    );
+    let ran = home.run(&["exec", "--", program, "exec", "hi"]).ok();
+    let pattern = pattern.unwrap();
+    assert!(pattern.is_match(&ran.stdout), "{ran}");
+    assert!(!ran.stderr.contains("no known client"), "{ran}");
+    std::fs::rename(program, home.join("wrapper")).unwrap();
+    let ran = home
+        .run(&["exec", "--agent", "codex", "--", "./wrapper", "exec", "hi"])
+        .ok();
+    assert!(pattern.is_match(&ran.stdout), "{ran}");
+    let ran = home.run(&["exec", "--", "./wrapper", "exec", "hi"]).ok();
+    assert_eq!(ran.stdout, "<exec><hi>");
+}
+
+#[test]
+fn command_has_the_terminal() {
+    let home = Home::new();
+    let script = "test -t 0 && test -t 1 && test -t 2 && stty size && ps -o pgid= -p $$ && ps -o pgid= -p $PPID";
+    let mut command = home.command(&["exec", "--", "sh", "-c", script]);
+    let mut terminal = Terminal::start(&mut command);
+    terminal.see("40 100");
+    assert_eq!(terminal.ended(), Some(0), "{}", terminal.text());
+    let text = terminal.text();
+    let groups: Vec<&str> = text.lines().skip(1).take(2).map(str::trim).collect();
+    assert_eq!(groups[0], groups[1], "{text}");
+    assert!(text.contains("cachalot: 0 requests"), "{text}");
+}
+
+#[test]
+fn bill_fits_a_narrow_terminal() {
+    let (home, provider) = (Home::new(), Provider::built_in());
+    let mut command = asking(&home, &[], &[repeatable("hello")]);
+    provider.known_to(&mut command);
+    let mut terminal = Terminal::sized(&mut command, 60, 40);
+    assert_eq!(terminal.ended(), Some(0), "{}", terminal.text());
+    let text = terminal.text();
+    let bill = &text[text.find("cachalot: ").unwrap()..];
+    assert!(
+        bill.lines().all(|line| line.chars().count() <= 60),
+        "{bill}"
+    );
+    assert!(
+        bill.contains("openai/gpt-4o-mini") && !bill.contains("saved tokens"),
+        "{bill}"
+    );
+}
+
+#[test]
+fn keys_of_the_terminal_are_for_the_command() {
+    let home = Home::new();
+    let script = "trap 'echo caught; exit 5' INT; echo ready; while :; do sleep 0.05; done";
+    let mut command = home.command(&["exec", "--", "sh", "-c", script]);
+    let mut terminal = Terminal::start(&mut command);
+    terminal.see("ready").press(CTRL_C).see("caught");
+    terminal.see("cachalot: 0 requests");
+    assert_eq!(terminal.ended(), Some(5), "{}", terminal.text());
+    let mut command = home.command(&["exec", "--", "sh", "-c", "echo ready; sleep 100"]);
+    let mut terminal = Terminal::start(&mut command);
+    terminal.see("ready");
+    // A shell may ignore the key while it starts a program.
+    while !terminal.text().contains("cachalot: 0 requests") {
+        terminal.press(CTRL_C);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(terminal.ended(), Some(130), "{}", terminal.text());
+}
+
+#[test]
+fn command_is_a_job_of_the_shell() {
+    let home = Home::new();
+    let binary = env!("CARGO_BIN_EXE_cachalot");
+    for how in ["a key", "by itself"] {
+        let mut shell = Command::new("sh");
+        shell
+            .arg("-i")
+            .current_dir(home.path())
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("HOME", home.path())
+            .env("PS1", "shell$ ");
+        let mut terminal = Terminal::start(&mut shell);
+        terminal.see("shell$ ");
+        let stop = if how == "a key" {
+            ""
+        } else {
+            "kill -STOP $$; "
+        };
+        terminal.say(&format!(
+            "'{binary}' exec -- sh -c 'echo rea\"\"dy; {stop}read line; echo \"got $line\"'"
+        ));
+        terminal.see("ready");
+        if how == "a key" {
+            terminal.press(CTRL_Z);
+        }
+        terminal
+            .see("shell$ ")
+            .say("echo out\"\"side")
+            .see("outside")
+            .see("shell$ ");
+        terminal
+            .say("fg")
+            .see("exec")
+            .say("a line")
+            .see("got a line")
+            .see("cachalot: ");
+        terminal.see("shell$ ").say("exit").ended();
+    }
+}
+
+#[test]
+fn requests_to_end_are_passed_on() {
+    let home = Home::new();
+    for signal in [Signal::TERM, Signal::HUP] {
+        let script = "trap 'echo asked; exit 9' TERM HUP; echo ready; while :; do sleep 0.05; done";
+        let mut command = home.command(&["exec", "--", "sh", "-c", script]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        out.read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let ended = child.wait_with_output().unwrap();
+        assert_eq!(ended.status.code(), Some(9), "{signal:?}");
+        let mut rest = String::new();
+        out.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "asked\n");
+        let bill = String::from_utf8(ended.stderr).unwrap();
+        assert!(bill.starts_with("cachalot: 0 requests"), "{bill}");
+    }
+}
+
+#[test]
+fn prefix_breaks_are_on_the_bill_with_their_remedy() {
+    let (home, provider) = (Home::new(), Provider::built_in());
+    let instruction = "Answer briefly. ".repeat(600);
+    let mut messages = vec![json!({"role": "system", "content": instruction})];
+    let mut requests = Vec::new();
+    for (model, question) in [("gpt-4o", "a"), ("gpt-4o", "b"), ("gpt-4o-mini", "c")] {
+        messages.push(json!({"role": "user", "content": question}));
+        requests.push(json!({"model": model, "messages": messages}));
+        messages.push(json!({"role": "assistant", "content": "well"}));
+    }
+    let ran = ask(&home, &provider, &[], &requests).ok();
+    let bill = &ran.stderr;
+    assert!(
+        bill.contains("\nprefix breaks:\n  1  openai/gpt-4o-mini: model_changed: another model · "),
+        "{bill}"
+    );
+    let after = bill.split(" tokens paid for anew · ").nth(1).unwrap();
+    let remedy = after.lines().nth(1).unwrap();
+    assert!(
+        remedy.starts_with("     ") && remedy.ends_with('.'),
+        "{bill}"
+    );
+    // The second request reads what the first one was sent.
+    let cached =
+        regex::Regex::new(r"provider cache: [1-9][0-9,]+ / [0-9,]+ tokens \([1-9][0-9]?%\)");
+    assert!(cached.unwrap().is_match(bill), "{bill}");
+    // Those of this command only.
+    let again = ask(&home, &provider, &[], &[sampled("hello")]).ok();
+    assert!(!again.stderr.contains("prefix breaks"), "{again}");
+}
+
+#[test]
+fn refused_and_failed_requests_are_on_the_bill() {
+    let (home, provider) = (Home::new(), Provider::built_in().accepting_anything());
+    let unknown = json!({"_path": "/../other", "model": "x"});
+    let wrong = json!({"model": "gpt-4o-mini", "temperature": 9, "messages": []});
+    let ran = ask(&home, &provider, &[], &[unknown, wrong]).ok();
+    let bill = &ran.stderr;
+    assert!(bill.contains("\nrefused:\n"), "{bill}");
+    assert!(
+        bill.contains("  1  the path has a segment `.` or `..`\n"),
+        "{bill}"
+    );
+    assert!(bill.contains("  1  the upstream answered 400\n"), "{bill}");
+}
+
+#[test]
+fn warnings_wait_for_the_end_of_the_command() {
+    let home = Home::new();
+    home.write("broken.db", "this is no database".repeat(100));
+    let ran = home.run(&[
+        "exec",
+        "--db",
+        "broken.db",
+        "--",
+        "sh",
+        "-c",
+        "echo from the command >&2",
+    ]);
+    let lines: Vec<&str> = ran.stderr.lines().collect();
+    assert_eq!(lines[0], "from the command", "{ran}");
+    assert!(
+        lines[1].starts_with("warning: the store is damaged"),
+        "{ran}"
+    );
+    assert!(lines[2].starts_with("cachalot: 0 requests"), "{ran}");
+    ran.ok();
+}
+
+#[test]
+fn recorded_command_is_replayed_without_a_provider() {
+    let home = Home::new();
+    let requests = [sampled("one"), sampled("one"), repeatable("two")];
+    let provider = Provider::built_in();
+    let recorded = ask(&home, &provider, &["--record", "trial"], &requests).ok();
+    assert!(
+        recorded
+            .stderr
+            .contains("3 requests, 0 answered from the recording `trial`"),
+        "{recorded}"
+    );
+    // What is there is not asked for again, but what is new.
+    let more = [&requests[..], &[sampled("three")]].concat();
+    let again = ask(&home, &provider, &["--record", "trial"], &more).ok();
+    assert!(
+        again
+            .stderr
+            .contains("4 requests, 3 answered from the recording `trial`"),
+        "{again}"
+    );
+    assert_eq!(provider.received().len(), 4);
+    drop(provider);
+    // Without a key, and without the variables of the provider.
+    let replay: CommandOutput = asking(&home, &["--replay", "trial"], &more)
+        .output()
+        .unwrap()
+        .into();
+    let replay = replay.ok();
+    assert_eq!(responses(&replay), responses(&again));
+    assert_eq!(responses(&replay)[..3], responses(&recorded)[..]);
+    assert!(
+        replay.stderr.contains(
+            "4 requests, 4 replayed from the recording `trial`; paid $0.00, saved <$0.01"
+        ),
+        "{replay}"
+    );
+    let other = [sampled("one"), sampled("four"), sampled("five")];
+    let missed: CommandOutput = asking(&home, &["--replay", "trial"], &other)
+        .output()
+        .unwrap()
+        .into();
+    let missed = missed.ok();
+    assert!(responses(&missed)[1].starts_with("504 "), "{missed}");
+    let bill = &missed.stderr;
+    assert!(
+        bill.contains("3 requests, 1 replayed from the recording `trial`; paid $0.00"),
+        "{bill}"
+    );
+    assert!(
+        bill.contains("\nnot in the recording `trial`:\n  2  "),
+        "{bill}"
+    );
+}
+
+#[test]
+fn recording_that_does_not_exist_is_named() {
+    let (home, provider) = (Home::new(), Provider::built_in());
+    ask(&home, &provider, &["--record", "trial"], &[sampled("one")]).ok();
+    let of = |name: &str| {
+        home.run(&["exec", "--replay", name, "--", "echo", "ran"])
+            .fails(1)
+    };
+    let ran = of("trail");
+    assert!(
+        ran.stderr
+            .starts_with("error: there is no recording `trail`: did you mean `trial`? "),
+        "{ran}"
+    );
+    assert_eq!(ran.stdout, "");
+    let ran = of("whale");
+    assert!(
+        ran.stderr
+            .contains("`whale`: `cachalot exec --record whale` makes one"),
+        "{ran}"
+    );
+}
+
+#[test]
+fn fresh_recording_asks_for_everything_anew() {
+    let (home, provider) = (Home::new(), Provider::built_in());
+    let requests = [sampled("one"), repeatable("two")];
+    ask(&home, &provider, &["--record", "trial"], &requests).ok();
+    let fresh = ask(
+        &home,
+        &provider,
+        &["--record", "trial", "--fresh"],
+        &requests,
+    )
+    .ok();
+    assert!(
+        fresh.stderr.contains("2 requests, 0 answered from"),
+        "{fresh}"
+    );
+    assert_eq!(provider.received().len(), 4);
+    let replay = ask(&home, &provider, &["--replay", "trial"], &requests).ok();
+    assert_eq!(responses(&replay), responses(&fresh));
+    assert_eq!(provider.received().len(), 4);
+}
