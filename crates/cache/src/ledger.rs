@@ -287,6 +287,19 @@ impl Ledger {
         self.read(|connection| explain::explain(connection, key_or_handle))
     }
 
+    /// Explains calls of this ledger's run that were refused because no entry answers them: the first one under each of
+    /// up to `limit` keys, oldest first, with the number of refused calls under the key. Refused calls are not compared
+    /// with others of their kind.
+    ///
+    /// # Errors
+    /// If the ledger cannot be read.
+    pub fn explain_refused(&self, limit: u32) -> Result<Vec<(Explanation, u64)>, LedgerError> {
+        let Some(inner) = &self.0 else {
+            return Ok(Vec::new());
+        };
+        self.read(|connection| explain::explain_refused(connection, &inner.run, limit))
+    }
+
     /// Erases inputs, keys, handles, scopes, sessions, runs, reasons and failures of the selected calls.
     /// Time, kind, name, outcome and amounts stay, and so do the totals. Returns the number of calls that had
     /// content to erase. With `dry_run`, only counts them.

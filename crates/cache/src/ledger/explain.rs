@@ -5,7 +5,7 @@ use rusqlite::{Connection, Result};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{LedgerRow, query};
+use super::{CallStatus, LedgerRow, query};
 use crate::CallKind;
 
 /// A difference between two inputs.
@@ -53,10 +53,25 @@ pub(super) fn explain(
     found.map(|call| explain_call(connection, call)).transpose()
 }
 
+/// See [`super::Ledger::explain_refused`].
+pub(super) fn explain_refused(
+    connection: &Connection,
+    run: &str,
+    limit: u32,
+) -> Result<Vec<(Explanation, u64)>> {
+    let calls = query::refused_calls(connection, run, limit)?.into_iter();
+    calls
+        .map(|(call, number)| Ok((explain_call(connection, call)?, number)))
+        .collect()
+}
+
 fn explain_call(connection: &Connection, call: LedgerRow) -> Result<Explanation> {
+    // What was refused before has no answer, and says nothing about why there is none.
+    let is_refused = call.answered == CallStatus::Refused;
+    let says_why = |row: &LedgerRow| !(is_refused && row.answered == CallStatus::Refused);
     let same = query::calls_by_key(connection, &call.key, MAX_COMPARED_CALLS)?
         .into_iter()
-        .find(|row| row.id < call.id);
+        .find(|row| row.id < call.id && says_why(row));
     let payment = query::last_payment(connection, &call.key, call.id)?
         .filter(|payment| payment.id != call.id && !call.erased);
     let mut explanation = Explanation {
@@ -74,6 +89,7 @@ fn explain_call(connection: &Connection, call: LedgerRow) -> Result<Explanation>
     let earlier = query::earlier_calls(connection, &explanation.call, MAX_COMPARED_CALLS)?;
     let nearest = earlier
         .into_iter()
+        .filter(says_why)
         .map(|row| (shown_differences(&row, &explanation.call), row))
         // Calls whose differences cannot be shown come last; among equally near calls, the newest wins.
         .min_by_key(|(differences, _)| differences.as_ref().map_or(usize::MAX, Vec::len));

@@ -136,6 +136,31 @@ pub(super) fn broken_prefixes(
     Ok((found, newest))
 }
 
+/// Returns the first refused call of a run under each of up to `limit` keys, oldest first, with the number of refused
+/// calls under the key.
+pub(super) fn refused_calls(
+    connection: &Connection,
+    run: &str,
+    limit: u32,
+) -> Result<Vec<(LedgerRow, u64)>> {
+    let mut statement = connection.prepare(
+        "SELECT min(id) AS first, count(*) AS number FROM calls
+         WHERE run = ?1 AND answered = ?2 AND key <> ''
+         GROUP BY key ORDER BY first LIMIT ?3",
+    )?;
+    let with = params![run, CallStatus::Refused.as_str(), limit];
+    let found = statement.query_map(with, |row| {
+        Ok((row.get::<_, i64>("first")?, count(row, "number")?))
+    })?;
+    let found: Vec<(i64, u64)> = found.collect::<Result<_>>()?;
+    let mut calls = Vec::new();
+    for (id, number) in found {
+        let row = rows(connection, "id = ?1", params![id])?.pop();
+        calls.extend(row.map(|row| (row, number)));
+    }
+    Ok(calls)
+}
+
 /// Returns earlier calls of the same name and scope whose input is known in part or as a digest, newest
 /// first.
 pub(super) fn earlier_calls(

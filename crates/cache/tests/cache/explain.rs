@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use cachalot_cache::{CallStatus, Explanation, HANDLE_LABEL, Ledger, Policy, RunPolicy, Scope};
+use cachalot_cache::{
+    CacheMode, CallStatus, Explanation, HANDLE_LABEL, HitPolicy, Ledger, Policy, RunPolicy, Scope,
+};
 use cachalot_store::Label;
 use serde_json::{Value, json};
 
@@ -260,4 +262,39 @@ async fn truncated_inputs_report_a_hidden_difference() {
         why.nearest
     );
     assert!(why.nearest.is_some());
+}
+
+#[tokio::test]
+async fn refused_calls_are_compared_with_calls_that_were_answered() {
+    let place = TestDirectory::new();
+    place.ask(json!({"text": "a", "session": 1})).await;
+    let frozen = Policy {
+        hit: HitPolicy {
+            mode: CacheMode::Frozen,
+            ..HitPolicy::default()
+        },
+        ..Policy::default()
+    };
+    let refused = [
+        json!({"text": "b", "session": 2}),
+        // Nearer to the call before, which has no answer either.
+        json!({"text": "a", "session": 2}),
+        json!({"text": "a", "session": 2}),
+    ];
+    for input in refused {
+        let question = Question::of(input);
+        let begun = place.here.cache.begin(&question.call(), &frozen).await;
+        assert!(begun.is_err());
+    }
+    place.ledger().flush().await;
+    let explained = place.ledger().explain_refused(10).unwrap();
+    let shown: Vec<_> = explained
+        .iter()
+        .map(|(why, number)| (differences(why).len(), why.same.is_some(), *number))
+        .collect();
+    assert_eq!(shown, [(2, false, 1), (1, false, 2)]);
+    assert_eq!(explained[1].0.differences[0].pointer, "/session");
+    assert_eq!(place.ledger().explain_refused(1).unwrap().len(), 1);
+    let last = place.why_last().await;
+    assert_eq!((last.same, last.differences.len()), (None, 1));
 }
