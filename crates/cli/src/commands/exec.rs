@@ -37,6 +37,9 @@ use crate::wiring::{EngineOptions, ProcessEnvironment, Warn, run_id};
 /// Maximum number of warnings that are shown after the end of the command.
 const MAX_WARNINGS: usize = 50;
 
+/// Maximum number of unanswered requests of a replay that are compared with recorded ones.
+const MAX_EXPLAINED: u32 = 10;
+
 /// Runs a command with a gateway in this process. Returns the exit code of the command.
 ///
 /// # Errors
@@ -142,6 +145,8 @@ async fn run(
     .map_err(|error| CommandError::failed(format!("cannot listen on {address}: {error}")))?;
     let payments = running.payments();
 
+    // Before the files of the command exist: from then on, a signal does not end this process.
+    let mut signals = Signals::listen()?;
     let root = format!("{}{base_path}", running.url());
     let circumstances = Circumstances {
         client,
@@ -160,7 +165,6 @@ async fn run(
         .ok_or_else(|| CommandError::failed("there is no command to run"))?;
     let mut command = Command::new(program);
     command.args(words).envs(&setup.variables);
-    let mut signals = Signals::listen()?;
     let ended = child::run(&mut command, &mut signals).await;
     signals.forget().await;
     let finished = async {
@@ -185,12 +189,17 @@ async fn run(
     };
     let mut breaks = ledger.broken_prefixes(newest_row, 0)?.0;
     breaks.retain(|row| row.run == run);
+    let unanswered = match mode {
+        Mode::Replay(_) => ledger.explain_refused(MAX_EXPLAINED)?,
+        Mode::Record { .. } | Mode::Meter => Vec::new(),
+    };
     let requests = requests.lock();
     let bill = Bill {
         mode: &mode,
         requests: &requests,
         payments: &payments(),
         breaks: &breaks,
+        unanswered: &unanswered,
     };
     let mut text = bill.text();
     if !are_finished {

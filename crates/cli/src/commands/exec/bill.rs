@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cachalot_cache::LedgerRow;
+use cachalot_cache::{Explanation, LedgerRow, Reason};
 use cachalot_core::{Cost, Spend};
 use cachalot_gateway::{ModelPayments, Payments, RequestReport};
 
@@ -16,6 +16,9 @@ use crate::render::visible::on_one_line;
 const MAX_REASONS: usize = 5;
 /// The same for a replay, and the maximum number of different reasons that are counted.
 const MAX_COUNTED: usize = 200;
+
+/// Maximum number of differences between two requests that are named.
+const MAX_POINTERS: usize = 3;
 
 /// What the gateway itself says in front of the reason of a request that the cache cannot answer.
 const ONLY_FROM_CACHE: &str = "only an answer from the cache was asked for: ";
@@ -68,6 +71,10 @@ impl Requests {
             _ if is_hit => {}
             "refused" => match reason.strip_prefix(ONLY_FROM_CACHE) {
                 Some(reason) => count(&mut self.missed, reason),
+                None if report.model.is_empty() => {
+                    let RequestReport { method, path, .. } = report;
+                    count(&mut self.refused, &format!("{method} {path}: {reason}"));
+                }
                 None => count(&mut self.refused, reason),
             },
             _ if is_error => {
@@ -98,6 +105,8 @@ pub(super) struct Bill<'a> {
     pub(super) payments: &'a Payments,
     /// Prefix breaks of the command, oldest first.
     pub(super) breaks: &'a [LedgerRow],
+    /// Requests that a replay did not answer, with their numbers.
+    pub(super) unanswered: &'a [(Explanation, u64)],
 }
 
 impl Bill<'_> {
@@ -113,7 +122,7 @@ impl Bill<'_> {
             Mode::Replay(_) => MAX_COUNTED,
             Mode::Record { .. } | Mode::Meter => MAX_REASONS,
         };
-        text += &reasons(&missed, &self.requests.missed, maximum);
+        text += &reasons(&missed, &self.missed(), maximum);
         let passed = "passed on without an account of their cost";
         text += &reasons(passed, &self.requests.passed, MAX_REASONS);
         text += &reasons("refused", &self.requests.refused, MAX_REASONS);
@@ -123,6 +132,22 @@ impl Bill<'_> {
         }
         text += &reasons("without a known price", &unpriced, MAX_REASONS);
         text + &self.breaks()
+    }
+
+    /// Returns the reasons for misses. Requests that were never recorded are compared with those that were.
+    fn missed(&self) -> Reasons {
+        let mut missed = self.requests.missed.clone();
+        let absent = Reason::Absent.to_string();
+        for (explanation, number) in self.unanswered {
+            let Some(unexplained) = missed.get_mut(&absent) else {
+                break;
+            };
+            let explained = (*number).min(*unexplained);
+            *unexplained -= explained;
+            *missed.entry(difference(explanation)).or_default() += explained;
+        }
+        missed.retain(|_, number| *number > 0);
+        missed
     }
 
     fn paid(&self) -> ModelPayments {
@@ -227,6 +252,37 @@ impl Bill<'_> {
             rows.extend(remedy.map(|remedy| vec![String::new(), on_one_line(remedy)]));
         }
         section("prefix breaks", &rows)
+    }
+}
+
+/// Returns the reason why a request is not in a recording.
+fn difference(explanation: &Explanation) -> String {
+    if let Some(same) = &explanation.same {
+        let reason = same.not_stored.as_ref();
+        return match reason {
+            Some(reason) => format!("the answer was not recorded: {reason}"),
+            None => "the recorded answer was erased".to_owned(),
+        };
+    }
+    if explanation.nearest.is_none() {
+        return "no request of this kind was recorded".to_owned();
+    }
+    let pointers = explanation.differences.iter();
+    let pointers: Vec<&str> = pointers.map(|one| one.pointer.as_str()).collect();
+    match &pointers[..] {
+        [] => "it differs from the recorded request in a part that the ledger does not show"
+            .to_owned(),
+        [.., _] if pointers.len() <= MAX_POINTERS => {
+            format!(
+                "it differs from the recorded request in {}",
+                pointers.join(", ")
+            )
+        }
+        _ => format!(
+            "it differs from the nearest recorded request in {} and {} more",
+            pointers[..MAX_POINTERS].join(", "),
+            render::grouped((pointers.len() - MAX_POINTERS) as u64)
+        ),
     }
 }
 
