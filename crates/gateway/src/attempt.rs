@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use aho_corasick::AhoCorasick;
 use bytes::Bytes;
 use cachalot_cache::{
-    CacheMode, CacheStatus, HANDLE_LABEL, HitPolicy, Key, OrphanPolicy, Outcome, Policy, Reason,
+    CacheMode, CacheStatus, EntryProvenance, HANDLE_LABEL, HitPolicy, Key, OrphanPolicy, Outcome, Policy, Reason,
     RunPolicy, SingleFlight,
 };
 use cachalot_core::{Digest, Spend};
@@ -116,8 +116,12 @@ enum Responded {
     Unfit(&'static str),
 }
 
+/// The label of an answer of a recording with the base URL of the server that gave it.
+const SERVER: &str = "server";
 /// The reason why a stored answer is not used that has the ID of a call of the request, too.
 const OTHER_CALLS: &str = "the stored answer has the ID of a call of this request";
+/// The reason why the answer of a recording is not used, unless nothing else may answer.
+const OTHER_SERVER: &str = "the answer was recorded from another server";
 /// The reason why a stored refusal is not used, unless nothing else may answer.
 const REFUSED: &str = "the provider refused the request when it was recorded";
 
@@ -180,11 +184,9 @@ impl<'a> Attempt<'a> {
     /// The response to the client; another upstream may answer if [`ErrorBody::is_of_upstream`].
     pub(crate) async fn answer(&self) -> Result<Answered, ErrorBody> {
         let (read, shared) = (self.read, self.shared);
-        let command = shared.command.as_ref();
-        let is_recorded = command.is_some_and(|command| command.recording.is_some());
         // A replay has no server, and does not know which one answered. Another account may have other models and other
         // answers.
-        let base = if is_recorded {
+        let base = if self.recording().is_some() {
             self.upstream.name().to_owned()
         } else if self.is_of_operator {
             format!("{}#{}", self.upstream.base(), self.upstream.name())
@@ -280,6 +282,13 @@ impl<'a> Attempt<'a> {
         self.recording().is_none().then_some(ttl)
     }
 
+    /// Returns true for an answer of a recording that another server gave.
+    fn is_of_other_server(&self, entry: Option<&EntryProvenance>) -> bool {
+        let labels = entry.into_iter().flat_map(|entry| entry.labels.iter());
+        let server = labels.into_iter().find(|label| label.name == SERVER);
+        self.recording().is_some() && server.is_none_or(|server| server.value != self.upstream.base())
+    }
+
     fn recording(&self) -> Option<&str> {
         self.shared.command.as_ref()?.recording.as_deref()
     }
@@ -365,6 +374,9 @@ impl<'a> Attempt<'a> {
         ];
         let agents = read.route.agent.iter();
         labels.extend(agents.map(|agent| Label::new("agent", agent.as_str())));
+        if self.recording().is_some() {
+            labels.push(Label::new(SERVER, self.upstream.base()));
+        }
         let tags = read.controls.tags.iter();
         labels.extend(tags.map(|tag| Label::new("tag", tag.as_str())));
         RunPolicy {
@@ -534,9 +546,13 @@ impl<'a> Attempt<'a> {
                 if status.is_hit() && has_any(&recorded.body, &self.read.numbered_calls) {
                     return Responded::Unfit(OTHER_CALLS);
                 }
+                let is_asked = status.is_hit() && self.read.controls.mode != CacheMode::Frozen;
+                if is_asked && self.is_of_other_server(entry.as_ref()) {
+                    return Responded::Unfit(OTHER_SERVER);
+                }
                 // It may have been refused for want of credit, which is there by now.
                 let is_refusal = recorded.head.status != StatusCode::OK.as_u16();
-                if status.is_hit() && is_refusal && self.read.controls.mode != CacheMode::Frozen {
+                if is_asked && is_refusal {
                     return Responded::Unfit(REFUSED);
                 }
                 if !status.is_hit() && !is_shared {
