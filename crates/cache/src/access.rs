@@ -56,6 +56,11 @@ impl StoreAccess {
         self.store.as_ref().ok_or(Reason::NoStore)
     }
 
+    /// True while calls do not wait for reads of the store, and for writes to it.
+    pub(crate) fn left_out(&self) -> (bool, bool) {
+        (self.reads.is_open(), self.writes.is_open())
+    }
+
     /// Reports one sentence to the user, with secrets redacted.
     pub(crate) fn report(&self, sentence: &str) {
         (self.warn)(&self.secret_set.redact(sentence));

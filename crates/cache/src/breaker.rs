@@ -56,6 +56,11 @@ impl Breaker {
         state.failures < MAX_FAILURES || !state.is_probed
     }
 
+    /// True while calls do not ask the store.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.permits()
+    }
+
     /// Notes that the store answered.
     pub(crate) fn answered(&self) {
         let mut state = lock(&self.state);

@@ -5,6 +5,7 @@
 //! explanations. This crate knows no model, tool, hook, YAML or HTTP.
 
 mod access;
+mod access_state;
 mod body;
 mod bounds;
 mod breaker;
@@ -43,6 +44,7 @@ use std::sync::Arc;
 use cachalot_core::DigestKey;
 use cachalot_store::{Error, SpaceUsage};
 
+pub use access_state::StoreAccessState;
 pub use body::{Body, BodyReader};
 pub use bounds::CacheBounds;
 pub use call_path::{BeginResult, RunResult, Ticket};
@@ -290,6 +292,12 @@ impl Cache {
         from: &mut (dyn BufRead + Send),
     ) -> Result<ImportReport, CassetteError> {
         cassette::import(&self.0, from).await
+    }
+
+    /// Returns how the engine uses its store at the moment. Asks the store nothing.
+    #[must_use]
+    pub fn store_access(&self) -> StoreAccessState {
+        StoreAccessState::new(&self.0)
     }
 
     /// The ledger that accounts for all calls of this engine.

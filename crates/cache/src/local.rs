@@ -106,6 +106,8 @@ pub(crate) struct LocalCopies {
     generation: AtomicU64,
     /// The time from which copies are sent; `None` if all are known to be on the server.
     send_after: Mutex<Option<Instant>>,
+    /// Number of calls that copies have answered.
+    answered: AtomicU64,
     running: Mutex<JoinSet<()>>,
 }
 
@@ -128,6 +130,7 @@ impl LocalCopies {
             is_served,
             generation: AtomicU64::new(0),
             send_after: Mutex::new(Some(Instant::now())),
+            answered: AtomicU64::new(0),
             running: Mutex::default(),
         }
     }
@@ -234,7 +237,18 @@ impl LocalCopies {
 
     /// Records that a copy has answered a call.
     pub(crate) fn record_use(&self, entry: &Entry) {
+        self.answered.fetch_add(1, Ordering::Relaxed);
         self.eviction.record_use(entry, self.local.clock.now());
+    }
+
+    /// Number of calls that copies have answered.
+    pub(crate) fn answered(&self) -> u64 {
+        self.answered.load(Ordering::Relaxed)
+    }
+
+    /// True if copies may be missing on the server.
+    pub(crate) fn has_unsent(&self) -> bool {
+        lock(&self.send_after).is_some()
     }
 
     /// Copies an entry of the server in the background. It was read under these erasures.

@@ -11,6 +11,7 @@ use cachalot_backends::encrypted::{
 use cachalot_backends::{OpenOptions, StoreUrl};
 use cachalot_cache::{Cache, CacheBounds, CacheOptions, Ledger, LedgerLimits, LocalStore};
 use cachalot_core::{Clock, DigestKey, Problem, Secret, SecretSet, SystemClock};
+use cachalot_gateway::StoreMetrics;
 use cachalot_storage::{HttpClient, HttpOptions, Storage};
 use cachalot_store::in_process::InProcessStore;
 use cachalot_store::sqlite::{self, SqliteStore};
@@ -130,6 +131,8 @@ pub(crate) struct EngineOptions<'a> {
     pub(crate) local: bool,
     /// Set if values that are not encrypted are read although a secret is set.
     pub(crate) reads_plain: bool,
+    /// Set if the operations of the store are measured.
+    pub(crate) metrics: Option<StoreMetrics>,
     pub(crate) warn: Warn,
 }
 
@@ -152,6 +155,7 @@ impl<'a> EngineOptions<'a> {
             durable: false,
             local: false,
             reads_plain: false,
+            metrics: None,
             warn,
         }
     }
@@ -190,7 +194,11 @@ impl<'a> EngineOptions<'a> {
         };
         // Entries under a key that ends with the run are never found again.
         let is_lasting = is_of_file || !self.secrets;
-        self.engine(store.filter(|_| is_lasting), key)
+        let mut store = store.filter(|_| is_lasting);
+        if let Some(metrics) = &self.metrics {
+            store = store.map(|store| metrics.measure(store));
+        }
+        self.engine(store, key)
     }
 
     /// Opens the engine of a command that inspects the store, which must exist and be usable.

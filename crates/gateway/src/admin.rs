@@ -36,7 +36,7 @@ pub(crate) async fn handle(
         return error.response(Endpoint::Other);
     }
     if request.method() == Method::GET && request.uri().path() == "/metrics" {
-        return metrics::response(shared.metrics_text());
+        return metrics::response(shared.metrics_text().await);
     }
     match answer(shared, request).await {
         Ok(document) => {

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use aho_corasick::AhoCorasick;
 use bytes::Bytes;
 use cachalot_cache::{
-    CacheMode, CacheStatus, EntryProvenance, HANDLE_LABEL, HitPolicy, Key, OrphanPolicy, Outcome, Policy, Reason,
-    RunPolicy, SingleFlight,
+    CacheMode, CacheStatus, EntryProvenance, HANDLE_LABEL, HitPolicy, Key, OrphanPolicy, Outcome,
+    Policy, Reason, RunPolicy, SingleFlight,
 };
 use cachalot_core::{Digest, Spend};
 use cachalot_store::Label;
@@ -286,7 +286,8 @@ impl<'a> Attempt<'a> {
     fn is_of_other_server(&self, entry: Option<&EntryProvenance>) -> bool {
         let labels = entry.into_iter().flat_map(|entry| entry.labels.iter());
         let server = labels.into_iter().find(|label| label.name == SERVER);
-        self.recording().is_some() && server.is_none_or(|server| server.value != self.upstream.base())
+        self.recording().is_some()
+            && server.is_none_or(|server| server.value != self.upstream.base())
     }
 
     fn recording(&self) -> Option<&str> {

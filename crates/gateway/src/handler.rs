@@ -70,10 +70,11 @@ impl Handler {
         }
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         match path.as_str() {
-            "/healthz" | "/readyz" => return Response::new(body::full("ok\n")),
+            "/healthz" => return Response::new(body::full("ok\n")),
+            "/readyz" => return self.shared.readiness.response().await,
             // With keys, only the operator sees what the others ask for.
             "/metrics" if self.shared.settings().keys.is_empty() => {
-                return metrics::response(self.shared.metrics_text());
+                return metrics::response(self.shared.metrics_text().await);
             }
             _ => {}
         }

@@ -22,6 +22,7 @@
 //! | `delivery` | follows whether the client gets the whole answer; `retries` and `ordinals` use it for sampled answers |
 //! | `answer_form` | the form that a request asks for; a stored answer is converted to it |
 //! | `replay` | responds from the engine's answers, as leader, as follower or from an entry |
+//! | `readiness`, `store_metrics` | the state of the store, for `/readyz` and `/metrics` |
 //! | `telemetry` | spans of requests; `exporter` sends them to a collector |
 //!
 //! Bytes of answers are not changed, unless a stored answer is asked for in another form, and bytes of requests only by
@@ -77,6 +78,7 @@ mod prefix_watch;
 mod price_bound;
 mod proxy_connector;
 mod rate;
+mod readiness;
 mod recorded;
 mod replay;
 mod report;
@@ -90,6 +92,7 @@ mod seen_counts;
 pub mod server;
 mod settings;
 mod shared;
+mod store_metrics;
 mod telemetry;
 mod text_pattern;
 mod tunnel;
@@ -105,8 +108,10 @@ pub use command::CommandRun;
 pub use config::{AdminConfig, Config, TlsFiles, keys};
 pub use limits::Limits;
 pub use payments::{ModelPayments, Payments};
+pub use readiness::DigestKeyCheck;
 pub use report::RequestReport;
 pub use server::{Gateway, GatewayOptions, RunningGateway};
 pub use settings::Settings;
+pub use store_metrics::StoreMetrics;
 pub use upstream::{Upstream, UpstreamError};
 pub use virtual_key::NewKey;

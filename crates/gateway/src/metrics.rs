@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
+use cachalot_cache::StoreAccessState;
 use cachalot_core::Spend;
 use http::{HeaderValue, Response, header};
 use parking_lot::Mutex;
@@ -17,8 +18,10 @@ use prometheus_client::registry::{Metric, Registry};
 use crate::billing::Charged;
 use crate::body::{self, Body};
 use crate::payments::Payments;
+use crate::readiness::StoreState;
 use crate::report::RequestReport;
 use crate::settings::Settings;
+use crate::store_metrics::StoreMetrics;
 
 /// Media type of the statistics.
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -47,6 +50,11 @@ pub(crate) struct Metrics {
     /// Runs in progress.
     pub(crate) runs: Gauge,
     left_out: Family<UpstreamLabels, Gauge>,
+    store_up: Gauge,
+    key_mismatch: Gauge,
+    store_left_out: Family<AccessLabels, Gauge>,
+    unsent_copies: Gauge,
+    answers_of_copies: Counter,
     /// Spans that were not exported.
     pub(crate) spans_dropped: Counter,
     breaks: Family<BreakLabels, Counter>,
@@ -101,6 +109,11 @@ struct UpstreamLabels {
     upstream: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AccessLabels {
+    access: &'static str,
+}
+
 /// Upstream, model and key of a payment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Payment<'a> {
@@ -110,10 +123,12 @@ pub(crate) struct Payment<'a> {
     pub(crate) key: &'a str,
 }
 
-impl Default for Metrics {
-    fn default() -> Self {
+impl Metrics {
+    /// Creates counters, which are shown together with those of the store.
+    pub(crate) fn new(store: &StoreMetrics) -> Self {
         let mut registry = Registry::with_prefix("cachalot");
         let all = &mut registry;
+        store.register(all);
         Self {
             requests: registered(all, "requests", "Requests"),
             times: {
@@ -149,6 +164,27 @@ impl Default for Metrics {
                 "upstream_left_out",
                 "1 while the upstream is left out after failures",
             ),
+            store_up: registered(all, "store_up", "1 while the store answers"),
+            key_mismatch: registered(
+                all,
+                "digest_key_mismatch",
+                "1 if the digest key is not that of the store",
+            ),
+            store_left_out: registered(
+                all,
+                "store_left_out",
+                "1 while calls do not wait for the store, because it did not answer several times in a row",
+            ),
+            unsent_copies: registered(
+                all,
+                "store_copies_waiting",
+                "1 while answers wait on this machine for the store",
+            ),
+            answers_of_copies: registered(
+                all,
+                "store_copy_answers",
+                "Answers from copies on this machine, because the store did not answer",
+            ),
             spans_dropped: registered(all, "spans_dropped", "Spans that were not exported"),
             breaks: registered(
                 all,
@@ -170,16 +206,7 @@ impl Default for Metrics {
             registry,
         }
     }
-}
 
-/// Registers a metric, and returns it.
-fn registered<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
-    let metric = M::default();
-    registry.register(name, help, metric.clone());
-    metric
-}
-
-impl Metrics {
     /// Counts a request.
     pub(crate) fn count(&self, report: &RequestReport) {
         let (model, key) = (
@@ -256,8 +283,28 @@ impl Metrics {
     }
 
     /// Returns the statistics in the text format of OpenMetrics.
-    pub(crate) fn text(&self, settings: &Settings) -> String {
+    pub(crate) fn text(
+        &self,
+        settings: &Settings,
+        store: StoreState,
+        access: &StoreAccessState,
+    ) -> String {
         let now = Instant::now();
+        self.store_up.set(store.is_answering().into());
+        self.key_mismatch
+            .set((store == StoreState::OtherKey).into());
+        let left_out = [
+            ("read", access.are_reads_left_out),
+            ("write", access.are_writes_left_out),
+        ];
+        for (access, is_left_out) in left_out {
+            let labels = AccessLabels { access };
+            let gauge = self.store_left_out.get_or_create(&labels);
+            gauge.set(is_left_out.into());
+        }
+        self.unsent_copies.set(access.has_unsent_copies.into());
+        let answers = &self.answers_of_copies;
+        answers.inc_by(access.answers_of_copies.saturating_sub(answers.get()));
         self.left_out.clear();
         for upstream in settings.upstreams() {
             let labels = UpstreamLabels {
@@ -285,6 +332,13 @@ impl Metrics {
             OTHER_MODEL.to_owned()
         }
     }
+}
+
+/// Registers a metric, and returns it.
+fn registered<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    let metric = M::default();
+    registry.register(name, help, metric.clone());
+    metric
 }
 
 impl Payment<'_> {
@@ -332,7 +386,7 @@ mod tests {
 
     #[test]
     fn models_are_named_once_they_have_answered() {
-        let metrics = Metrics::default();
+        let metrics = Metrics::new(&StoreMetrics::default());
         assert_eq!(metrics.model("invented", false), OTHER_MODEL);
         for number in 0..MAX_MODELS {
             let name = number.to_string();

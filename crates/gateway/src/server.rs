@@ -34,11 +34,13 @@ use crate::metrics::Metrics;
 use crate::ordinals::Ordinals;
 use crate::payments::Payments;
 use crate::prefix_watch::{PrefixWatch, WatchParts};
+use crate::readiness::{DigestKeyCheck, Readiness};
 use crate::report::RequestReport;
 use crate::request_body::BodyRoom;
 use crate::retries::Retries;
 use crate::settings::Settings;
 use crate::shared::Shared;
+use crate::store_metrics::StoreMetrics;
 use crate::telemetry::queue::SpanQueue;
 
 /// Time in which the prefixes of the last requests are analyzed when the gateway stops.
@@ -59,6 +61,10 @@ pub struct GatewayOptions {
     pub cache: Cache,
     /// The store that counts the budgets of keys; without it, keys with a budget are refused.
     pub store: Option<Arc<dyn Store>>,
+    /// Statistics of the store, which the engine's store is measured by.
+    pub store_metrics: StoreMetrics,
+    /// Tells whether the store is ready. It is called at most once a second.
+    pub check_digest_key: DigestKeyCheck,
     /// Set if requests are answered from the cache only.
     pub frozen: bool,
     /// The command that the gateway is for, if it is for one only.
@@ -106,7 +112,13 @@ impl Gateway {
         if let Some(command) = &options.command {
             settings.clients = settings.clients.ignoring(&command.ignored_texts);
         }
-        let metrics: Arc<Metrics> = Arc::default();
+        let metrics = Arc::new(Metrics::new(&options.store_metrics));
+        let (stop, stopping) = watch::channel(false);
+        let readiness = Readiness::new(
+            options.store.clone(),
+            options.check_digest_key,
+            stopping.clone(),
+        );
         let client = UpstreamClient::new(options.tls, options.proxies, limits.answer_timeout);
         let (spans, waiting) = SpanQueue::new(metrics.spans_dropped.clone());
         let exporter = Exporter {
@@ -132,6 +144,7 @@ impl Gateway {
             guard: Guard::new(address, &options.allowed_hosts),
             settings: RwLock::new(Arc::new(settings)),
             budgets,
+            readiness,
             client,
             cache: options.cache,
             frozen: options.frozen,
@@ -154,7 +167,6 @@ impl Gateway {
             observe: options.observe,
         };
         let handler = Arc::new(Handler { shared });
-        let (stop, stopping) = watch::channel(false);
         let (open, ended) = watch::channel(());
         let open = Arc::new(open);
         let mut admin_address = None;

@@ -19,6 +19,7 @@ use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::ordinals::Ordinals;
 use crate::prefix_watch::PrefixWatch;
+use crate::readiness::Readiness;
 use crate::report::RequestReport;
 use crate::request_body::BodyRoom;
 use crate::retries::Retries;
@@ -32,6 +33,7 @@ pub(crate) struct Shared {
     pub(crate) client: UpstreamClient,
     pub(crate) cache: Cache,
     pub(crate) budgets: Budgets,
+    pub(crate) readiness: Readiness,
     /// Set if requests are answered from the cache only.
     pub(crate) frozen: bool,
     /// The command that the gateway is for, if it is for one only.
@@ -63,7 +65,9 @@ impl Shared {
     }
 
     /// Returns the statistics in the text format of OpenMetrics.
-    pub(crate) fn metrics_text(&self) -> String {
-        self.metrics.text(&self.settings())
+    pub(crate) async fn metrics_text(&self) -> String {
+        let store = self.readiness.store().await;
+        self.metrics
+            .text(&self.settings(), store, &self.cache.store_access())
     }
 }

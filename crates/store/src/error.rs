@@ -24,6 +24,24 @@ pub enum ErrorKind {
     Unsupported,
 }
 
+impl ErrorKind {
+    /// The name in statistics and logs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unavailable => "unavailable",
+            Self::Busy => "busy",
+            Self::TimedOut => "timed_out",
+            Self::Full => "full",
+            Self::Corrupt => "corrupt",
+            Self::TooNew => "too_new",
+            Self::Denied => "denied",
+            Self::TooLarge => "too_large",
+            Self::Unsupported => "unsupported",
+        }
+    }
+}
+
 /// An error of a store.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}{}", .remedy.map(|remedy| format!(": {remedy}")).unwrap_or_default())]

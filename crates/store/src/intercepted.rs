@@ -1,4 +1,5 @@
-//! Stores that intercept the calls of another one: tests inject faults, delays and task switches with them.
+//! Stores that intercept the calls of another one: the gateway measures them, and tests inject faults, delays and task
+//! switches.
 
 use crate::{
     Finding, LabelMatch, PageRequest, Recall, RecallHit, RecordFilter, RecordPage, Store,
@@ -53,6 +54,26 @@ impl StoreOperation {
         Self::Amend,
         Self::Usage,
     ];
+
+    /// The name in statistics and logs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::GetOrReserve => "get_or_reserve",
+            Self::Put => "put",
+            Self::PutAll => "put_all",
+            Self::Reserve => "reserve",
+            Self::Renew => "renew",
+            Self::Release => "release",
+            Self::Find => "find",
+            Self::Erase => "erase",
+            Self::Raise => "raise",
+            Self::Touch => "touch",
+            Self::Amend => "amend",
+            Self::Usage => "usage",
+        }
+    }
 }
 
 /// A store that decides what becomes of each call to an inner store. Whatever implements it is a [`Store`],

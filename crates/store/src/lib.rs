@@ -12,7 +12,6 @@ mod finding;
 pub mod flat_json;
 mod forward;
 pub mod in_process;
-#[cfg(any(test, feature = "testing"))]
 pub mod intercepted;
 mod pages;
 mod private_files;

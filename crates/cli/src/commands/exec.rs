@@ -18,8 +18,9 @@ use std::sync::Arc;
 
 use cachalot_core::Secret;
 use cachalot_gateway::{
-    ClientTable, CommandRun, Gateway, GatewayOptions, Limits, Settings, Upstream,
+    ClientTable, CommandRun, Gateway, GatewayOptions, Limits, Settings, StoreMetrics, Upstream,
 };
+
 use parking_lot::Mutex;
 
 use self::bill::{Bill, Requests};
@@ -128,6 +129,9 @@ async fn run(
         settings,
         cache: engine.cache.clone(),
         store: engine.store,
+        store_metrics: StoreMetrics::default(),
+        // Nothing asks whether the gateway of one command is ready.
+        check_digest_key: Arc::new(|_| Box::pin(std::future::ready(Ok(true)))),
         frozen: matches!(mode, Mode::Replay(_)),
         command: Some(command),
         tenant_key,

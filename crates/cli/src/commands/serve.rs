@@ -6,10 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use cachalot_core::{Clock, Millis, Problem, Spend};
+use cachalot_core::{Clock, DigestKey, Millis, Problem, Spend};
 use cachalot_gateway::{
-    Config, Gateway, GatewayOptions, Limits, NewKey, RequestReport, RunningGateway, Settings,
-    Upstream,
+    Config, DigestKeyCheck, Gateway, GatewayOptions, Limits, NewKey, RequestReport, RunningGateway,
+    Settings, StoreMetrics, Upstream,
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use crate::agent_file::{AgentFile, in_order};
 use crate::arguments::Serve;
 use crate::command_error::{CommandError, Result};
+use crate::digest_key::{self, Comparison, DigestKeyFile};
 use crate::interrupts::Interrupts;
 use crate::models;
 use crate::render::style::Style;
@@ -55,13 +56,16 @@ pub(crate) async fn serve(
     // The gateway does not start without it. The engine loads it again, and warns about its permissions.
     let tenant_key = home.digest_key.load(&|_: &str| {})?;
     let run = run_id();
+    let store_metrics = StoreMetrics::default();
     let opening = EngineOptions {
         secrets: true,
+        metrics: Some(store_metrics.clone()),
         ..EngineOptions::new(process_environment, &home, &run, Arc::clone(&warn))
     };
     let engine = opening.for_run().await?;
     // Reports that other machines have another key.
     let tenant_key = engine.secret_set.key().cloned().unwrap_or(tenant_key);
+    let check_digest_key = digest_key_check(home.digest_key.clone(), tenant_key.clone());
     let total = Arc::new(Mutex::new(Total::default()));
     let observe = observer(arguments, &total, Arc::clone(&process_environment.clock));
     // Before the start: from then on, a signal ends the gateway in order.
@@ -75,6 +79,8 @@ pub(crate) async fn serve(
         settings,
         cache: engine.cache.clone(),
         store: engine.store,
+        store_metrics,
+        check_digest_key,
         frozen: arguments.frozen,
         command: None,
         tenant_key,
@@ -115,6 +121,19 @@ pub(crate) async fn serve(
     engine.cache.close().await;
     render::err(&total.lock().line());
     Ok(())
+}
+
+/// Returns the function that compares the key of the file with that of the store.
+fn digest_key_check(file: DigestKeyFile, key: DigestKey) -> DigestKeyCheck {
+    let parts = Arc::new((file, key));
+    Arc::new(move |store| {
+        let parts = Arc::clone(&parts);
+        Box::pin(async move {
+            let (file, key) = &*parts;
+            let compared = digest_key::compare(store.as_ref(), file, key).await?;
+            Ok(compared == Comparison::Same)
+        })
+    })
 }
 
 fn new_key() -> Result<()> {

@@ -3,6 +3,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 
 use crate::provider::Provider;
@@ -72,6 +73,18 @@ impl Gateway {
             body.len()
         )
         .unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        response
+    }
+
+    fn get(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let head = format!(
+            "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+            self.address
+        );
+        stream.write_all(head.as_bytes()).unwrap();
         let mut response = String::new();
         stream.read_to_string(&mut response).unwrap();
         response
@@ -250,6 +263,32 @@ fn a_frozen_gateway_needs_neither_a_provider_nor_its_credential() {
         "{other}"
     );
     gateway.stop();
+}
+
+#[test]
+fn a_gateway_with_another_digest_key_than_the_store_is_not_ready() {
+    let (home, provider) = (Home::new(), Provider::built_in());
+    let upstream = format!("openai={}/v1", provider.url());
+    for (name, digit) in [("one", "1"), ("other", "2")] {
+        home.write(name, digit.repeat(64));
+        std::fs::set_permissions(home.path().join(name), PermissionsExt::from_mode(0o600)).unwrap();
+    }
+    for (name, status) in [("one", "200"), ("other", "503"), ("one", "200")] {
+        let variables = [("CACHALOT_DIGEST_KEY_FILE", name)];
+        let gateway = Gateway::with(&home, &["--upstream", &upstream], &variables);
+        let ready = gateway.get("/readyz");
+        assert!(ready.starts_with(&format!("HTTP/1.1 {status}")), "{ready}");
+        assert_eq!(ready.contains("digest key"), status == "503", "{ready}");
+        let metrics = gateway.get("/metrics");
+        let mismatch = u8::from(status == "503");
+        for line in [
+            format!("cachalot_digest_key_mismatch {mismatch}\n"),
+            "cachalot_store_operation_seconds_count{operation=\"get\"}".to_owned(),
+        ] {
+            assert!(metrics.contains(&line), "{metrics}");
+        }
+        gateway.stop();
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use cachalot_cache::{Cache, CacheBounds, CacheOptions, Ledger, LedgerLimits};
 use cachalot_core::{Clock, DigestKey, SecretSet, SystemClock};
-use cachalot_gateway::{Gateway, GatewayOptions, Limits, Settings, Upstream};
+use cachalot_gateway::{Gateway, GatewayOptions, Limits, Settings, StoreMetrics, Upstream};
 use cachalot_model::Catalog;
 use cachalot_store::Store;
 use cachalot_store::sqlite::{SqliteOptions, SqliteStore};
@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 
 use crate::fake_upstream::{FakeUpstream, Received, Step, chunked, head, media};
 use crate::formats::Api;
-use crate::support::tls;
+use crate::support::{digest_key_check, tls};
 
 const HOME: &str = "CACHALOT_TEST_HOME";
 const UPSTREAM: &str = "CACHALOT_TEST_UPSTREAM";
@@ -82,6 +82,8 @@ async fn start(home: &Path, upstream: &str) -> std::io::Result<cachalot_gateway:
         settings: Settings::new(vec![Upstream::new("openai", upstream).unwrap()]),
         cache,
         store: Some(store),
+        store_metrics: StoreMetrics::default(),
+        check_digest_key: digest_key_check(Arc::default()),
         frozen: false,
         command: None,
         tenant_key: DigestKey::new([5; 32]),

@@ -4,23 +4,25 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use cachalot_cache::{Cache, CacheBounds, CacheOptions, Ledger, LedgerLimits};
 use cachalot_core::{Clock, DigestKey, Millis, SecretSet, SystemClock};
 use cachalot_gateway::{
-    CommandRun, Config, Gateway, GatewayOptions, Limits, RequestReport, RunningGateway, Settings,
-    Upstream,
+    CommandRun, Config, DigestKeyCheck, Gateway, GatewayOptions, Limits, RequestReport,
+    RunningGateway, Settings, StoreMetrics, Upstream,
 };
 use cachalot_model::Catalog;
 use cachalot_simulator::{RunningSimulator, Script, Simulator, SimulatorOptions};
-use cachalot_store::Store;
 use cachalot_store::in_process::InProcessStore;
+use cachalot_store::{Store, space};
 use hyper_util::client::proxy::matcher::Matcher;
 use parking_lot::Mutex;
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
+
+use crate::switched_store::{Behavior, SwitchedStore};
 
 /// A gateway, the simulator behind it, and what the gateway reported.
 pub(crate) struct Setup {
@@ -32,6 +34,9 @@ pub(crate) struct Setup {
     pub(crate) clock: Arc<AdvancedClock>,
     pub(crate) reports: Arc<Mutex<Vec<RequestReport>>>,
     pub(crate) warnings: Arc<Mutex<Vec<String>>>,
+    pub(crate) store: Arc<SwitchedStore>,
+    /// Set if other machines have another digest key.
+    pub(crate) is_other_key: Arc<AtomicBool>,
     /// Number of misses with an answer.
     runs: AtomicU64,
     _folder: tempfile::TempDir,
@@ -42,6 +47,8 @@ struct Start {
     settings: Settings,
     cache: Cache,
     store: Arc<dyn Store>,
+    store_metrics: StoreMetrics,
+    is_other_key: Arc<AtomicBool>,
     clock: Arc<AdvancedClock>,
     secret_set: Arc<SecretSet>,
     /// The proxy between the gateway and all upstreams but those of this machine.
@@ -61,6 +68,8 @@ impl Start {
             settings: self.settings.clone(),
             cache: self.cache.clone(),
             store: Some(Arc::clone(&self.store)),
+            store_metrics: self.store_metrics.clone(),
+            check_digest_key: digest_key_check(Arc::clone(&self.is_other_key)),
             frozen,
             command,
             tenant_key: DigestKey::new([5; 32]),
@@ -214,9 +223,17 @@ impl Setup {
         let advanced = Arc::new(AdvancedClock::default());
         let clock: Arc<dyn Clock> = advanced.clone();
         let secret_set = Arc::new(SecretSet::with_key(DigestKey::new([3; 32])));
-        let warn = Arc::new(|message: &str| panic!("warning: {message}"));
+        let in_process = InProcessStore::new(Arc::clone(&clock));
+        let switched = SwitchedStore::new(Arc::new(in_process));
+        let store_metrics = StoreMetrics::default();
+        let store = store_metrics.measure(switched.clone());
+        let of_warnings = Arc::clone(&switched);
+        let warn = Arc::new(move |message: &str| {
+            let is_expected = of_warnings.behavior() != Behavior::Answers;
+            assert!(is_expected, "warning: {message}");
+        });
+        let is_other_key = Arc::new(AtomicBool::new(false));
         let ledger = folder.path().join("ledger");
-        let store: Arc<dyn Store> = Arc::new(InProcessStore::new(Arc::clone(&clock)));
         let cache = Cache::new(CacheOptions {
             store: Some(Arc::clone(&store)),
             local: None,
@@ -232,6 +249,8 @@ impl Setup {
             settings: settings.clone(),
             cache: cache.clone(),
             store: Arc::clone(&store),
+            store_metrics,
+            is_other_key: Arc::clone(&is_other_key),
             clock: Arc::clone(&advanced),
             secret_set,
             proxy,
@@ -248,6 +267,8 @@ impl Setup {
             clock: advanced,
             reports,
             warnings,
+            store: switched,
+            is_other_key,
             runs: AtomicU64::new(0),
             _folder: folder,
         }
@@ -338,6 +359,17 @@ pub(crate) fn settings(text: &str, url: &str) -> Settings {
     let config = Config::parse("gateway.yaml", &text.replace("{url}", url)).unwrap();
     let environment = BTreeMap::from([("SECRET".to_owned(), "operator-secret".to_owned())]);
     Settings::resolve(&config, &environment, Path::new("/")).unwrap()
+}
+
+/// Reads the store, as the comparison of digest keys does.
+pub(crate) fn digest_key_check(is_other: Arc<AtomicBool>) -> DigestKeyCheck {
+    Arc::new(move |store| {
+        let is_other = Arc::clone(&is_other);
+        Box::pin(async move {
+            store.get(space::CACHE, "digest-key", &[]).settle().await?;
+            Ok(!is_other.load(Ordering::SeqCst))
+        })
+    })
 }
 
 pub(crate) fn tls() -> rustls::ClientConfig {
