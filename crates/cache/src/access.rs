@@ -9,7 +9,7 @@ use cachalot_store::{Error, ErrorKind, Label, Lease, Store, StoreReply};
 
 use crate::Reason;
 use crate::breaker::{Access, Breaker, is_unavailable};
-use crate::policy::{DEFAULT_LOOKUP_TIMEOUT, RunPolicy};
+use crate::policy::DEFAULT_LOOKUP_TIMEOUT;
 use crate::sync::{Mutex, lock};
 
 /// Maximum time to wait for a late lease in order to release it, and maximum time for the release.
@@ -155,13 +155,13 @@ impl StoreAccess {
     }
 
     /// The time budget for storing an answer.
-    pub(crate) fn store_budget(&self, run: &RunPolicy) -> TimeBudget {
+    pub(crate) fn store_budget(&self, timeout: Duration) -> TimeBudget {
         let store_timed_out = self.store_timed_out.load(Ordering::Relaxed);
         // After a timeout, a store that stays slow costs each run no more time than a lookup.
         TimeBudget::new(if store_timed_out {
-            run.store_timeout.min(DEFAULT_LOOKUP_TIMEOUT)
+            timeout.min(DEFAULT_LOOKUP_TIMEOUT)
         } else {
-            run.store_timeout
+            timeout
         })
     }
 
@@ -231,21 +231,24 @@ impl StoreAccess {
 
 /// The remaining time that a call may wait for the store, in total. A fault uses all of it up.
 pub(crate) struct TimeBudget {
+    full: Duration,
     nanoseconds: AtomicU64,
     /// True if the store used it up by an answer that is an error.
     failed: AtomicBool,
 }
 
 impl TimeBudget {
-    pub(crate) fn for_run(run: &RunPolicy) -> Self {
-        Self::new(run.lookup_timeout)
-    }
-
     pub(crate) fn new(time: Duration) -> Self {
         Self {
+            full: time,
             nanoseconds: AtomicU64::new(nanoseconds(time)),
             failed: AtomicBool::new(false),
         }
+    }
+
+    /// The time at the beginning.
+    pub(crate) fn full(&self) -> Duration {
+        self.full
     }
 
     pub(crate) fn remaining(&self) -> Duration {
@@ -254,10 +257,10 @@ impl TimeBudget {
 
     /// Restores the full budget unless it is used up: waiting for another process is not waiting for the
     /// store.
-    pub(crate) fn refill(&self, run: &RunPolicy) {
+    pub(crate) fn refill(&self) {
         if !self.remaining().is_zero() {
             self.nanoseconds
-                .store(nanoseconds(run.lookup_timeout), Ordering::Relaxed);
+                .store(nanoseconds(self.full), Ordering::Relaxed);
         }
     }
 

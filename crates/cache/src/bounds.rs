@@ -1,6 +1,11 @@
 //! The bounds of a cache.
 
-/// Maximum size of a cache, whose least recently used entries are evicted first, and of its runs without readers.
+use std::time::Duration;
+
+use crate::policy::{DEFAULT_LOOKUP_TIMEOUT, DEFAULT_STORE_TIMEOUT, RunPolicy};
+
+/// Maximum size of a cache, whose least recently used entries are evicted first, and of its runs without readers; maximum
+/// time that calls wait for the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheBounds {
     /// Total bytes of all entries in the store.
@@ -14,10 +19,28 @@ pub struct CacheBounds {
     pub orphan_runs: u64,
     /// Total bytes of the chunks of these runs, with the same consequence.
     pub orphan_bytes: u64,
+    /// Maximum total time that the lookup of a call waits for a slow store, unless its policy has another one.
+    pub lookup_timeout: Duration,
+    /// Maximum time that storing an answer may take, in addition to `lookup_timeout`, unless the policy has another one.
+    /// Readers do not wait for it.
+    pub store_timeout: Duration,
+}
+
+impl CacheBounds {
+    /// Maximum total time that the lookup of a call waits for the store.
+    pub(crate) fn lookup_timeout_of(&self, run: &RunPolicy) -> Duration {
+        run.lookup_timeout.unwrap_or(self.lookup_timeout)
+    }
+
+    /// Maximum time that storing the answer of a run may take.
+    pub(crate) fn store_timeout_of(&self, run: &RunPolicy) -> Duration {
+        run.store_timeout.unwrap_or(self.store_timeout)
+    }
 }
 
 impl Default for CacheBounds {
-    /// 1 GiB, a million entries, 64 MiB in the process; 64 runs without readers with 256 MiB.
+    /// 1 GiB, a million entries, 64 MiB in the process; 64 runs without readers with 256 MiB; 250 ms for a lookup and
+    /// 5 seconds for storing.
     fn default() -> Self {
         Self {
             bytes: 1 << 30,
@@ -25,6 +48,8 @@ impl Default for CacheBounds {
             front_bytes: 64 << 20,
             orphan_runs: 64,
             orphan_bytes: 256 << 20,
+            lookup_timeout: DEFAULT_LOOKUP_TIMEOUT,
+            store_timeout: DEFAULT_STORE_TIMEOUT,
         }
     }
 }

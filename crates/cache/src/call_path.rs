@@ -393,7 +393,7 @@ async fn end(
         // The answer is not stored. The next leader need not wait until the store has released the lease.
         ticket.flight.close();
         let access = &ticket.engine.access;
-        let timeout = ticket.policy.run.lookup_timeout;
+        let timeout = ticket.engine.bounds.lookup_timeout_of(&ticket.policy.run);
         access.release(lease, timeout).await;
     }
     // Last: until the lease is released, the next leader finds the flight and takes the lease over. Without the flight

@@ -30,6 +30,7 @@ mod outcome;
 mod policy;
 mod reason;
 mod renew;
+mod settings;
 mod stream;
 mod summary;
 mod sync;
@@ -63,6 +64,7 @@ pub use policy::{
     HitPolicy, OrphanPolicy, Policy, Quota, RunPolicy, SingleFlight,
 };
 pub use reason::{Failure, FrozenMiss, Reason};
+pub use settings::{EngineSettings, SharedStoreSettings, WAITING};
 pub use summary::{CacheStatus, CallSummary, EntryProvenance, Revision};
 pub use witness::{Observation, ObservationError, Witness, WitnessSnapshot};
 pub use write_guard::WriteGuard;
@@ -99,7 +101,7 @@ impl Cache {
     }
 
     /// Serves an entry, joins a flight (only if its epochs are still current), or returns a ticket. A store
-    /// that fails or is slow delays the call by at most [`RunPolicy::lookup_timeout`], then results in [`BeginResult::Run`].
+    /// that fails or is slow delays the call by at most [`CacheBounds::lookup_timeout`], then results in [`BeginResult::Run`].
     ///
     /// # Errors
     /// In [`CacheMode::Frozen`], if no entry answers the call.
@@ -292,6 +294,12 @@ impl Cache {
         from: &mut (dyn BufRead + Send),
     ) -> Result<ImportReport, CassetteError> {
         cassette::import(&self.0, from).await
+    }
+
+    /// The bounds of the engine.
+    #[must_use]
+    pub fn bounds(&self) -> &CacheBounds {
+        &self.0.bounds
     }
 
     /// Returns how the engine uses its store at the moment. Asks the store nothing.

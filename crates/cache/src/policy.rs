@@ -160,10 +160,10 @@ pub struct RunPolicy {
     pub orphan: OrphanPolicy,
     /// The form of the answer.
     pub form: Form,
-    /// Maximum total time that the lookup waits for a slow store.
-    pub lookup_timeout: Duration,
-    /// Maximum time that storing the answer may take, in addition to `lookup_timeout`. Readers do not wait for it.
-    pub store_timeout: Duration,
+    /// [`crate::CacheBounds::lookup_timeout`] of this call, if it is not that of the engine.
+    pub lookup_timeout: Option<Duration>,
+    /// [`crate::CacheBounds::store_timeout`] of this call, if it is not that of the engine.
+    pub store_timeout: Option<Duration>,
     /// Maximum size of an answer that is stored, in bytes. A run whose answer is larger becomes a pipe
     /// ([`crate::Ticket::decline`]), with this number of bytes (at least 1 MiB) for its slowest reader.
     pub max_bytes: u64,
@@ -206,9 +206,9 @@ impl RunPolicy {
     }
 }
 
-/// Default of [`RunPolicy::lookup_timeout`].
+/// Default of [`crate::CacheBounds::lookup_timeout`].
 pub const DEFAULT_LOOKUP_TIMEOUT: Duration = Duration::from_millis(250);
-/// Default of [`RunPolicy::store_timeout`].
+/// Default of [`crate::CacheBounds::store_timeout`].
 pub const DEFAULT_STORE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Default of [`RunPolicy::max_bytes`]: 64 MiB.
 pub const DEFAULT_MAX_BYTES: u64 = 64 << 20;
@@ -223,8 +223,8 @@ impl Default for RunPolicy {
             join: SingleFlight::Process,
             orphan: OrphanPolicy::Cancel,
             form: Form::default(),
-            lookup_timeout: DEFAULT_LOOKUP_TIMEOUT,
-            store_timeout: DEFAULT_STORE_TIMEOUT,
+            lookup_timeout: None,
+            store_timeout: None,
             max_bytes: DEFAULT_MAX_BYTES,
             labels: Vec::new(),
             quota: None,

@@ -6,14 +6,13 @@ use std::path::Path;
 use cachalot_agent::definition::FileTools;
 use cachalot_agent::permissions::ToolSignature;
 use cachalot_agent::{SourceFile, Team};
-use cachalot_cache::LedgerLimits;
 use cachalot_core::Problem;
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{Node, Section};
 use cachalot_mcp::settings::{ToolsetKind, ToolsetSettings, names, server_prefixes, signatures};
 use cachalot_workflow::Registry;
 use cachalot_workflow::actions::{self, action_tool};
-use cachalot_workflow::format::read_team_settings;
+use cachalot_workflow::format::{TeamSettings, read_team_settings};
 
 use crate::agent_file::{AgentFile, Kind, in_order};
 use crate::agent_names::DELEGATION;
@@ -82,7 +81,7 @@ pub(crate) fn read(
         problems.extend(team.check_permissions(further()));
     }
     if let Ok(team) = &loaded {
-        limits(team, &mut problems);
+        settings(team, &mut problems);
     }
     match loaded {
         Ok(mut team) if problems.iter().all(|problem| problem.is_warning) => {
@@ -261,11 +260,11 @@ fn problems_of_review(agent: &Node, toolsets: &ToolsetSettings) -> Vec<Problem> 
         .collect()
 }
 
-/// Returns the retention of calls in the ledger from `settings`.
-pub(crate) fn limits(team: &Team, problems: &mut Vec<Problem>) -> LedgerLimits {
+/// Returns the settings of the ledger, the cache and its store.
+pub(crate) fn settings(team: &Team, problems: &mut Vec<Problem>) -> TeamSettings {
     let settings = team.settings.as_ref();
-    let ledger = settings.map(|node| read_team_settings(node, problems));
-    ledger.unwrap_or_default()
+    let settings = settings.map(|node| read_team_settings(node, problems));
+    settings.unwrap_or_default()
 }
 
 /// Returns the problems of the models that the agents name.

@@ -9,7 +9,9 @@ use cachalot_backends::encrypted::{
     EncryptedStore, Encryption, SECRETS, SECRETS_FILE, StoreWithoutSecret,
 };
 use cachalot_backends::{OpenOptions, StoreUrl};
-use cachalot_cache::{Cache, CacheBounds, CacheOptions, Ledger, LedgerLimits, LocalStore};
+use cachalot_cache::{
+    Cache, CacheBounds, CacheOptions, Ledger, LedgerLimits, LocalStore, SharedStoreSettings,
+};
 use cachalot_core::{Clock, DigestKey, Problem, Secret, SecretSet, SystemClock};
 use cachalot_gateway::StoreMetrics;
 use cachalot_storage::{HttpClient, HttpOptions, Storage};
@@ -123,12 +125,8 @@ pub(crate) struct EngineOptions<'a> {
     pub(crate) limits: LedgerLimits,
     /// Set when there are secrets: nothing may then be stored without the home's digest key.
     pub(crate) secrets: bool,
-    /// For how long an entry may be served after another process changed it.
-    pub(crate) staleness: Duration,
-    /// Set if a Redis server has all acknowledged writes when it starts again.
-    pub(crate) durable: bool,
-    /// Set if copies of the entries of a store on a server are kept on this machine.
-    pub(crate) local: bool,
+    /// How a store on a server is used.
+    pub(crate) shared: SharedStoreSettings,
     /// Set if values that are not encrypted are read although a secret is set.
     pub(crate) reads_plain: bool,
     /// Set if the operations of the store are measured.
@@ -151,9 +149,7 @@ impl<'a> EngineOptions<'a> {
             bounds: CacheBounds::default(),
             limits: LedgerLimits::default(),
             secrets: false,
-            staleness: Duration::ZERO,
-            durable: false,
-            local: false,
+            shared: SharedStoreSettings::default(),
             reads_plain: false,
             metrics: None,
             warn,
@@ -309,8 +305,8 @@ impl<'a> EngineOptions<'a> {
                     .map(|password| Secret::new(password.to_owned())),
                 environment: self.process_environment.environment.clone(),
                 clock: Arc::clone(&self.process_environment.clock),
-                staleness: self.staleness,
-                durable: self.durable,
+                staleness: self.shared.staleness,
+                durable: self.shared.durable,
                 ..OpenOptions::default()
             };
             let opened = cachalot_backends::open(url, &options);
@@ -424,15 +420,15 @@ impl<'a> EngineOptions<'a> {
     fn local_copies(&self, store: &dyn Store) -> Option<LocalStore> {
         let path = match &self.home.copies {
             Some(path) if store.about().shared => path,
-            _ if self.local => {
+            _ if self.shared.local => {
                 (self.warn)(
-                    "`settings.ltm.local` has no effect: the store is on this machine; remove the setting",
+                    "the setting `local` has no effect: the store is on this machine; remove it",
                 );
                 return None;
             }
             _ => return None,
         };
-        if !self.local && !path.exists() {
+        if !self.shared.local && !path.exists() {
             return None;
         }
         let options = sqlite::SqliteOptions::new(Arc::clone(&self.process_environment.clock));
@@ -440,7 +436,7 @@ impl<'a> EngineOptions<'a> {
         match opened.and_then(|store| self.encrypted(Arc::new(store))) {
             Ok(store) => Some(LocalStore {
                 store,
-                is_served: self.local,
+                is_served: self.shared.local,
             }),
             Err(error) => {
                 (self.warn)(&format!(

@@ -7,6 +7,10 @@
 //!
 //! A store that starts again or fails over may lose its last writes. Each call compares the counters with what this
 //! process has seen, and raises those that are less.
+//!
+//! While the store does not answer, requests of a key are refused, or, if its budget is fail-open, counted here:
+//! the process adds to what it has last seen, and sends the sum when the store answers again. Several processes together
+//! may exceed the budget then. What the store has counted without its answer arriving counts twice.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +19,22 @@ use cachalot_core::clock::iso8601;
 use cachalot_core::{Clock, Cost, Millis};
 use cachalot_store::{Error, Store, space};
 use http::StatusCode;
+use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use crate::config::BudgetConfig;
 use crate::error_body::ErrorBody;
+use crate::owed_counts::OwedCounts;
 use crate::seen_counts::{Counts, SeenCounts};
 
 /// Maximum time that a request waits for the store.
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);
+/// The same for a budget that is fail-open.
+const FAIL_OPEN_TIMEOUT: Duration = Duration::from_millis(250);
+/// Time after a fault in which requests with such a budget do not ask the store.
+const FAIL_OPEN_PAUSE: Duration = Duration::from_secs(1);
+/// The error of a store that does not answer.
+const UNAVAILABLE: &str = "budget_unavailable";
 /// The value at which a counter of a store stays.
 const MAX_COUNTER: u64 = i64::MAX as u64;
 const DAY: Millis = 24 * 60 * 60 * 1_000;
@@ -32,6 +45,10 @@ pub(crate) struct Budgets {
     store: Option<Arc<dyn Store>>,
     clock: Arc<dyn Clock>,
     seen: Arc<SeenCounts>,
+    owed: Arc<OwedCounts>,
+    /// The time of the last fault that requests with fail-open budgets have met, until the store answers again.
+    fault: Arc<Mutex<Option<Instant>>>,
+    timeout: Duration,
     warn: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
@@ -78,6 +95,9 @@ impl Budgets {
             store,
             clock,
             seen: Arc::default(),
+            owed: Arc::default(),
+            fault: Arc::default(),
+            timeout: STORE_TIMEOUT,
             warn,
         }
     }
@@ -97,13 +117,21 @@ impl Budgets {
     /// Checks that the budget of a key is not used up.
     ///
     /// # Errors
-    /// The response to the client; also if the store does not answer.
+    /// The response to the client; also if the store does not answer, unless the budget is fail-open.
     pub(crate) async fn check(&self, key: &str, limits: BudgetConfig) -> Result<(), ErrorBody> {
         let periods = self.periods(key, limits);
         if periods.is_empty() {
             return Ok(());
         }
-        let used = self.used(&periods).await?;
+        let used = if limits.is_fail_open() {
+            let budgets = self.fail_open();
+            match self.unless_paused(budgets.used(&periods)).await {
+                Some(used) => used?,
+                None => self.known(&periods),
+            }
+        } else {
+            self.used(&periods).await?
+        };
         match used
             .iter()
             .zip(&periods)
@@ -117,7 +145,8 @@ impl Budgets {
     /// Reserves the maximum cost of a request; `None` if the key has no budget.
     ///
     /// # Errors
-    /// The response to the client: the budget does not suffice, or the store does not answer.
+    /// The response to the client: the budget does not suffice, or the store does not answer and the budget is not
+    /// fail-open.
     pub(crate) async fn reserve(
         &self,
         key: &str,
@@ -128,13 +157,86 @@ impl Budgets {
         if periods.is_empty() {
             return Ok(None);
         }
+        let reserved = if limits.is_fail_open() {
+            let asked = self.fail_open().reserve_in_store(periods.clone(), amount);
+            match self.unless_paused(asked).await {
+                Some(reserved) => reserved?,
+                None => self.reserve_here(periods, amount)?,
+            }
+        } else {
+            self.clone().reserve_in_store(periods, amount).await?
+        };
+        Ok(Some(reserved))
+    }
+
+    /// These budgets with the time limit of those that are fail-open.
+    fn fail_open(&self) -> Self {
+        Self {
+            timeout: FAIL_OPEN_TIMEOUT,
+            ..self.clone()
+        }
+    }
+
+    /// Returns the answer of the store; `None` if there is none, or it did not answer a moment ago.
+    async fn unless_paused<T>(
+        &self,
+        asked: impl Future<Output = Result<T, ErrorBody>>,
+    ) -> Option<Result<T, ErrorBody>> {
+        let last = *self.fault.lock();
+        if last.is_some_and(|at| at.elapsed() < FAIL_OPEN_PAUSE) {
+            return None;
+        }
+        match asked.await {
+            Err(error) if error.code == UNAVAILABLE => {
+                if self.fault.lock().replace(Instant::now()).is_none() {
+                    (self.warn)(&format!(
+                        "{}; keys whose budget has `when_unavailable: allow` are counted in this process until it can be",
+                        error.message
+                    ));
+                }
+                None
+            }
+            answer => {
+                *self.fault.lock() = None;
+                Some(answer)
+            }
+        }
+    }
+
+    /// Returns what this process knows to be spent or reserved.
+    fn known(&self, periods: &[Period]) -> Vec<u64> {
+        let known = periods.iter().map(|period| {
+            let seen = difference(self.seen.get(&period.budget, &period.date));
+            seen.saturating_add(self.owed.get(&period.reserved))
+        });
+        known.collect()
+    }
+
+    /// Reserves without the store.
+    fn reserve_here(&self, periods: Vec<Period>, amount: u64) -> Result<Reservation, ErrorBody> {
+        check_room(&periods, &self.known(&periods), amount)?;
+        self.owed.add(reserved_counters(&periods), amount);
+        Ok(Reservation {
+            budgets: self.fail_open(),
+            periods,
+            amount,
+        })
+    }
+
+    /// Sends what the store does not know of yet, before the process ends.
+    pub(crate) async fn finish(&self) {
+        // A store that does not answer has been reported.
+        let _ = self.add(&[], [0; 2]).await;
+    }
+
+    async fn reserve_in_store(
+        self,
+        periods: Vec<Period>,
+        amount: u64,
+    ) -> Result<Reservation, ErrorBody> {
         // Before anything is counted: counters only grow, and refused requests must not fill them.
         let used = self.used(&periods).await?;
-        let mut pairs = used.iter().zip(&periods);
-        let exceeded = pairs.find(|(used, period)| used.saturating_add(amount) > period.limit);
-        if let Some((used, period)) = exceeded {
-            return Err(too_little(period, amount, *used));
-        }
+        check_room(&periods, &used, amount)?;
         let reservation = Reservation {
             budgets: self.clone(),
             periods,
@@ -152,7 +254,7 @@ impl Budgets {
             too_little(period, amount, difference(counts).saturating_sub(amount))
         });
         match refusal {
-            None => Ok(Some(reservation)),
+            None => Ok(reservation),
             Some(error) => {
                 reservation.settle(0).await;
                 Err(error)
@@ -192,28 +294,49 @@ impl Budgets {
         // No record has this key: only the counters are read.
         let store = self.store()?;
         let found = store.get(space::GATEWAY, "budget", &names);
-        let found = found.within(STORE_TIMEOUT).await.map_err(unavailable)?;
+        let found = found.within(self.timeout).await.map_err(unavailable)?;
         let counts = self
             .accept(store, periods, &minimums, &found.counters)
             .await;
         let counts = counts.map_err(unavailable)?;
-        Ok(counts.into_iter().map(difference).collect())
+        let pairs = counts.into_iter().zip(periods);
+        let used = pairs.map(|(counts, period)| {
+            difference(counts).saturating_add(self.owed.get(&period.reserved))
+        });
+        Ok(used.collect())
     }
 
-    /// Adds to both counters of each period in one step, so that what they have is of one moment.
+    /// Adds to both counters of each period in one step, so that what they have is of one moment. Sends what is owed to
+    /// any counter with it.
     async fn add(&self, periods: &[Period], more: Counts) -> Result<Vec<Counts>, Error> {
         let Some(store) = &self.store else {
             return Ok(Vec::new());
         };
         let minimums = self.minimums(periods, more);
         let [reserved, returned] = more;
+        let owed = self.owed.take_all();
+        let owed_to = |counter: &String| owed.get(counter).copied().unwrap_or(0);
         let additions = periods.iter().flat_map(|period| {
+            let reserved = reserved.saturating_add(owed_to(&period.reserved));
             let reserved = (period.reserved.as_str(), reserved);
             [reserved, (period.returned.as_str(), returned)]
         });
-        let additions: Vec<_> = additions.collect();
+        let others = owed.iter().filter(|(counter, amount)| {
+            **amount > 0 && reserved_counters(periods).all(|own| own != *counter)
+        });
+        let others = others.map(|(counter, amount)| (counter.as_str(), *amount));
+        let additions: Vec<_> = additions.chain(others).collect();
+        if additions.is_empty() {
+            return Ok(Vec::new());
+        }
         let added = store.add(space::GATEWAY, &additions);
-        let added = added.within(STORE_TIMEOUT).await?;
+        let added = match added.within(self.timeout).await {
+            Ok(added) => added,
+            Err(error) => {
+                self.owed.put_back(owed);
+                return Err(error);
+            }
+        };
         self.accept(store, periods, &minimums, &added).await
     }
 
@@ -255,7 +378,7 @@ impl Budgets {
                 // Raised and not added to: several processes may repair the same loss.
                 for ((name, count), minimum) in names.into_iter().zip(&mut counts).zip(minimums) {
                     let raised = store.raise_to(space::GATEWAY, name, *minimum);
-                    *count = raised.within(STORE_TIMEOUT).await?;
+                    *count = raised.within(self.timeout).await?;
                 }
             }
             self.seen.note(&period.budget, &period.date, counts);
@@ -267,7 +390,7 @@ impl Budgets {
     fn store(&self) -> Result<&Arc<dyn Store>, ErrorBody> {
         self.store.as_ref().ok_or_else(|| {
             ErrorBody::unavailable(
-                "budget_unavailable",
+                UNAVAILABLE,
                 "the key has a budget, but there is no store that counts it",
             )
         })
@@ -313,12 +436,33 @@ impl Reservation {
     }
 
     async fn settle_now(self, spent: u64) {
+        // As long as the store does not know of the reservation, less is sent. Only the sum matters.
+        let unspent = self.amount.saturating_sub(spent);
+        let owed = &self.budgets.owed;
+        if unspent > 0 && owed.take_back(reserved_counters(&self.periods), unspent) {
+            return;
+        }
         // A cost above the reserved amount is reserved now, so that the budget counts all of it.
         let more = match spent.checked_sub(self.amount) {
             Some(more) if more > 0 => [more, 0],
-            _ => [0, self.amount.saturating_sub(spent)],
+            _ => [0, unspent],
         };
         let _ = self.budgets.add(&self.periods, more).await;
+    }
+}
+
+/// The counters of what was reserved.
+fn reserved_counters(periods: &[Period]) -> impl Iterator<Item = &str> + Clone {
+    periods.iter().map(|period| period.reserved.as_str())
+}
+
+/// Checks that an amount is left in each period.
+fn check_room(periods: &[Period], used: &[u64], amount: u64) -> Result<(), ErrorBody> {
+    let mut pairs = used.iter().zip(periods);
+    let exceeded = pairs.find(|(used, period)| used.saturating_add(amount) > period.limit);
+    match exceeded {
+        Some((used, period)) => Err(too_little(period, amount, *used)),
+        None => Ok(()),
     }
 }
 
@@ -360,7 +504,7 @@ fn amount(picodollars: u64) -> String {
 
 fn unavailable(error: Error) -> ErrorBody {
     ErrorBody::unavailable(
-        "budget_unavailable",
+        UNAVAILABLE,
         format!("the budget of the key cannot be counted: {error}"),
     )
 }
@@ -372,10 +516,16 @@ mod tests {
     use cachalot_store::in_process::InProcessStore;
 
     use super::*;
+    use crate::config::WhenUnavailable;
 
     const LIMITS: BudgetConfig = BudgetConfig {
         day: Some(100),
         month: Some(150),
+        when_unavailable: None,
+    };
+    const FAIL_OPEN: BudgetConfig = BudgetConfig {
+        when_unavailable: Some(WhenUnavailable::Allow),
+        ..LIMITS
     };
 
     fn budgets(now: Millis) -> (Budgets, Arc<ManualClock>) {
@@ -469,11 +619,50 @@ mod tests {
         assert!(budgets.check("a", BudgetConfig::default()).await.is_ok());
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_fail_open_budget_is_counted_here_while_the_store_is_away() {
+        let (mut here, _) = budgets(0);
+        let warnings: Arc<Mutex<Vec<String>>> = Arc::default();
+        let warned = Arc::clone(&warnings);
+        here.warn = Arc::new(move |warning| warned.lock().push(warning.to_owned()));
+        let store = here.store.clone();
+        let used = async |budgets: &Budgets| budgets.states("a", LIMITS).await.unwrap()[0].used;
+        let first = here.reserve("a", FAIL_OPEN, 40).await.unwrap().unwrap();
+        first.settle(10).await;
+        let open = here.reserve("a", FAIL_OPEN, 20).await.unwrap().unwrap();
+        let mut away = here.clone();
+        away.store = None;
+        assert!(away.check("a", LIMITS).await.is_err(), "the default");
+        away.check("a", FAIL_OPEN).await.unwrap();
+        let one = away.reserve("a", FAIL_OPEN, 30).await.unwrap().unwrap();
+        let two = away.reserve("a", FAIL_OPEN, 40).await.unwrap().unwrap();
+        // 10 are spent, 20 and 70 reserved.
+        let refused = away.reserve("a", FAIL_OPEN, 1).await.err().unwrap();
+        assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
+        assert!(away.check("a", FAIL_OPEN).await.is_err());
+        one.settle(5).await;
+        assert_eq!(away.known(&away.periods("a", LIMITS)), [75, 75]);
+        assert_eq!(warnings.lock().len(), 1, "{:?}", warnings.lock());
+        tokio::time::advance(FAIL_OPEN_PAUSE).await;
+        // The store answers again: the next addition has everything.
+        assert_eq!(used(&here).await, 75, "what is owed counts here at once");
+        open.settle(0).await;
+        let (mut other, _) = budgets(0);
+        other.store = store;
+        let sent = used(&other).await;
+        here.finish().await;
+        assert_eq!((sent, used(&other).await), (30, 55));
+        two.settle(40).await;
+        assert_eq!((used(&here).await, used(&other).await), (55, 55));
+        here.check("a", FAIL_OPEN).await.unwrap();
+        assert!(here.fault.lock().is_none());
+    }
+
     /// A failover leads to a server that lacks the last writes.
     #[tokio::test]
     async fn money_that_a_store_has_lost_is_counted() {
         let (mut budgets, clock) = budgets(0);
-        let warnings: Arc<parking_lot::Mutex<Vec<String>>> = Arc::default();
+        let warnings: Arc<Mutex<Vec<String>>> = Arc::default();
         let warned = Arc::clone(&warnings);
         budgets.warn = Arc::new(move |warning| warned.lock().push(warning.to_owned()));
         let used = async |budgets: &Budgets| {

@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use cachalot_cache::{CacheBounds, EngineSettings, SharedStoreSettings};
 use cachalot_core::config::{Named, Row, Settings, Values};
 use cachalot_core::tree::{self, Node};
 use cachalot_core::{Problem, SourceSpan};
@@ -23,6 +24,8 @@ use serde_json::Value;
 
 use crate::client_profile::{Client, ClientProfile, check_clients};
 
+#[cfg(test)]
+pub(crate) use key::WhenUnavailable;
 pub(crate) use key::{BudgetConfig, KeyConfig};
 pub(crate) use prefix::PrefixConfig;
 use telemetry::TelemetryConfig;
@@ -44,7 +47,7 @@ pub struct Config {
     /// The keys that the gateway gives to its clients, by name.
     pub(crate) keys: Vec<Named<KeyConfig>>,
     #[setting(default)]
-    pub(crate) cache: CacheTimes,
+    pub(crate) cache: CacheConfig,
     #[setting(default)]
     pub(crate) prefix: PrefixConfig,
     #[setting(default)]
@@ -59,7 +62,22 @@ pub struct Config {
     pub(crate) telemetry: Option<TelemetryConfig>,
 }
 
-/// Limits for stored answers.
+/// Stored answers.
+#[derive(Debug, Clone, Default, Settings)]
+#[settings(name = "`cache`")]
+pub(crate) struct CacheConfig {
+    /// Their ages.
+    #[setting(flatten)]
+    pub(crate) times: CacheTimes,
+    /// The limits of the cache.
+    #[setting(flatten)]
+    pub(crate) limits: EngineSettings,
+    /// How a store on a server is used.
+    #[setting(flatten)]
+    pub(crate) shared: SharedStoreSettings,
+}
+
+/// Ages of stored answers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Settings)]
 #[settings(name = "`cache`")]
 pub(crate) struct CacheTimes {
@@ -154,6 +172,18 @@ impl Config {
     #[must_use]
     pub fn counts(&self) -> (usize, usize) {
         (self.upstreams.len(), self.keys.len())
+    }
+
+    /// Returns the bounds of the cache.
+    #[must_use]
+    pub fn bounds(&self) -> CacheBounds {
+        self.cache.limits.bounds()
+    }
+
+    /// Returns how a store on a server is used.
+    #[must_use]
+    pub fn shared_store(&self) -> SharedStoreSettings {
+        self.cache.shared
     }
 
     /// Returns the files that the configuration names.
@@ -268,6 +298,30 @@ mod tests {
     }
 
     #[test]
+    fn the_engine_is_configured() {
+        let text = "cache: {max_ttl: 1h, staleness: 2s, durable: true, local: true, patience: 20ms, \
+                    store_timeout: 1s, max_bytes: 1, max_entries: 2, front_bytes: 3}";
+        let config = Config::parse("gateway.yaml", text).unwrap();
+        let expected = SharedStoreSettings {
+            staleness: Duration::from_secs(2),
+            durable: true,
+            local: true,
+        };
+        assert_eq!(config.shared_store(), expected);
+        let expected = CacheBounds {
+            bytes: 1,
+            entries: 2,
+            front_bytes: 3,
+            lookup_timeout: Duration::from_millis(20),
+            store_timeout: Duration::from_secs(1),
+            ..CacheBounds::default()
+        };
+        assert_eq!(config.bounds(), expected);
+        let nothing = Config::parse("gateway.yaml", "{}").unwrap();
+        assert_eq!(nothing.bounds(), CacheBounds::default());
+    }
+
+    #[test]
     fn problems_are_reported_together() {
         let digest = "0".repeat(64);
         let cases = [
@@ -285,6 +339,9 @@ mod tests {
             ("keys: {a: {digest: abc}}", "bad-value"),
             ("keys: {'a:b': {digest: abc}}", "bad-value"),
             ("admin: {listen: '127.0.0.1:1'}", "missing-key"),
+            ("cache: {staleness: 2h}", "out-of-range"),
+            ("cache: {patience: 0s}", "out-of-range"),
+            ("cache: {path: x}", "unknown-key"),
             ("telemetry: {}", "missing-key"),
             ("telemetry: {otlp: 'localhost:4318'}", "bad-value"),
             ("telemetry: {otlp: 'http://a', credential: {}}", "bad-value"),

@@ -70,6 +70,7 @@ mod limits;
 mod metrics;
 mod ordinals;
 mod outbound;
+mod owed_counts;
 mod parsed_body;
 mod pass;
 mod payer;

@@ -256,6 +256,7 @@ impl RunningGateway {
         let all_ended = async { while self.ended.changed().await.is_ok() {} };
         let are_finished = timeout_at(deadline, all_ended).await.is_ok();
         self.handler.shared.prefixes.finish(ANALYZE_WITHIN).await;
+        self.handler.shared.budgets.finish().await;
         if let Some(exporting) = self.exporting.take() {
             let _ = timeout_at(deadline, exporting.end()).await;
         }

@@ -197,7 +197,7 @@ impl Settings {
         let keys = config.keys.iter().cloned();
         Ok(Self {
             keys: keys.map(|key| Arc::new(VirtualKey::new(key))).collect(),
-            times: config.cache,
+            times: config.cache.times,
             prefix: config.prefix,
             accepted: config.unknown.key.clone().into(),
             clients: Clients::with(&config.clients),

@@ -34,7 +34,6 @@ mod web;
 pub(crate) use check_arguments::check_arguments;
 pub(crate) use model_calls::unknown_programs;
 pub use model_calls::{RequestedEffort, requested_efforts};
-pub(crate) use run_settings::WAITING;
 
 use crate::Registry;
 

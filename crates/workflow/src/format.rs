@@ -57,7 +57,7 @@ pub use node_keys::OnErrorKeys;
 pub use schema::schema;
 pub use settings::{
     CacheSettings, HttpSettings, LedgerSettings, LlamaExtractSettings, MemorySettings,
-    ParallelSettings, Python3Settings, PythonSettings, ScriptLimits, Settings,
+    ParallelSettings, Python3Settings, PythonSettings, ScriptLimits, Settings, TeamSettings,
     UNSUPPORTED_BACKENDS, WebSearchSettings, WebSettings, read_team_settings,
 };
 

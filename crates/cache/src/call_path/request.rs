@@ -42,7 +42,7 @@ impl<'a> Request<'a> {
             hit,
             run,
             labels: labels(call, run),
-            budget: TimeBudget::for_run(run),
+            budget: TimeBudget::new(engine.bounds.lookup_timeout_of(run)),
             late: LateLookup::default(),
         }
     }

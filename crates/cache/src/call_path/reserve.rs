@@ -142,7 +142,7 @@ async fn wait_for_reservation(
         if remaining.is_zero() {
             return ReservationOutcome::Unreserved(Reason::BusyElsewhere);
         }
-        request.budget.refill(request.run);
+        request.budget.refill();
         // Not longer than the lease lasts: a holder that died does not release it.
         sleep(pause.min(remaining).min(left.max(Duration::from_millis(1)))).await;
         pause = (pause * 2).min(Duration::from_millis(100));
@@ -158,7 +158,7 @@ async fn revoke(request: &Request<'_>, superseded: Vec<Arc<Flight>>) {
         flight.revoke();
         if let Some(lease) = flight.take_lease() {
             let access = &request.engine.access;
-            access.release(lease, request.run.lookup_timeout).await;
+            access.release(lease, request.budget.full()).await;
         }
     }
 }

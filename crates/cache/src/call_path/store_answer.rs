@@ -113,7 +113,8 @@ impl FinishedRun<'_> {
         {
             return Err(Reason::HoldsSecret);
         }
-        let (began, budget) = (Instant::now(), self.access().store_budget(policy));
+        let timeout = self.engine.bounds.store_timeout_of(policy);
+        let (began, budget) = (Instant::now(), self.access().store_budget(timeout));
         let time_limit = budget.remaining();
         let stored = self.put(&store, record.clone(), &epochs, &budget).await;
         self.access()

@@ -166,7 +166,7 @@ async fn lookup_and_store_have_separate_timeouts() {
     );
     let patient = Policy {
         run: RunPolicy {
-            lookup_timeout: Duration::from_secs(10),
+            lookup_timeout: Some(Duration::from_secs(10)),
             ..RunPolicy::default()
         },
         ..Policy::default()
@@ -195,8 +195,8 @@ async fn call_with_zero_timeout_does_not_wait_for_the_store() {
     faulty_store.now(|_| StoreBehavior::Hang);
     let policy = Policy {
         run: RunPolicy {
-            lookup_timeout: Duration::ZERO,
-            store_timeout: Duration::ZERO,
+            lookup_timeout: Some(Duration::ZERO),
+            store_timeout: Some(Duration::ZERO),
             ..RunPolicy::default()
         },
         ..Policy::default()

@@ -82,7 +82,7 @@ fn patient() -> Policy {
             join: SingleFlight::AllProcesses {
                 wait: Duration::from_secs(60),
             },
-            lookup_timeout: Duration::from_secs(60),
+            lookup_timeout: Some(Duration::from_secs(60)),
             ..RunPolicy::default()
         },
         ..Policy::default()

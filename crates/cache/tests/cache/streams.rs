@@ -352,7 +352,7 @@ async fn readers_do_not_wait_for_the_store_by_default() {
     });
     let patient = Policy {
         run: RunPolicy {
-            lookup_timeout: std::time::Duration::from_secs(3_600),
+            lookup_timeout: Some(std::time::Duration::from_secs(3_600)),
             ..RunPolicy::default()
         },
         ..Policy::default()

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cachalot_agent::{Approver, Dependencies, ErrorKind, Listener, Team, UserPrompter};
-use cachalot_cache::CacheMode;
+use cachalot_cache::{CacheMode, SharedStoreSettings};
 use cachalot_core::Problem;
 
 use super::approval::ApproveAll;
@@ -179,8 +179,15 @@ impl ChatSetup<'_> {
         let (warn, tell) = (Arc::clone(show), Arc::clone(show));
         let warn: Warn = Arc::new(move |message| warn.warn(message));
         let (environment, run) = (self.process_environment, run_id());
+        let settings = team::settings(&self.team, &mut Vec::new());
         let opening = EngineOptions {
-            limits: team::limits(&self.team, &mut Vec::new()),
+            bounds: settings.cache.bounds(),
+            limits: settings.ledger.limits(),
+            shared: SharedStoreSettings {
+                // The store is that of the command line or the environment, and not one of the file.
+                local: settings.ltm.local && self.home.url.is_some(),
+                ..settings.ltm
+            },
             ..EngineOptions::new(environment, &self.home, &run, Arc::clone(&warn))
         };
         let Engine {

@@ -5,7 +5,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 
-use cachalot_cache::{CacheBounds, CacheMode};
+use cachalot_cache::CacheMode;
 use cachalot_core::{Problem, Secret, SourceSpan};
 use cachalot_model::Meter;
 use cachalot_sandbox::Mechanism;
@@ -293,19 +293,11 @@ async fn wire(
             message: message.to_owned(),
         });
     });
-    let default = CacheBounds::default();
     let opening = EngineOptions {
-        bounds: CacheBounds {
-            bytes: settings.cache.max_bytes.unwrap_or(default.bytes),
-            entries: settings.cache.max_entries.unwrap_or(default.entries),
-            front_bytes: settings.cache.front_bytes.unwrap_or(default.front_bytes),
-            ..default
-        },
+        bounds: settings.cache.limits.bounds(),
         limits: settings.ledger.limits(),
         secrets: !secrets.is_empty(),
-        staleness: settings.memory.staleness,
-        durable: settings.memory.durable,
-        local: settings.memory.local,
+        shared: settings.memory.shared,
         ..EngineOptions::new(process_environment, &home, &run, Arc::clone(&warn))
     };
     let Engine {

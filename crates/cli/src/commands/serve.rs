@@ -60,6 +60,8 @@ pub(crate) async fn serve(
     let opening = EngineOptions {
         secrets: true,
         metrics: Some(store_metrics.clone()),
+        bounds: config.bounds(),
+        shared: config.shared_store(),
         ..EngineOptions::new(process_environment, &home, &run, Arc::clone(&warn))
     };
     let engine = opening.for_run().await?;

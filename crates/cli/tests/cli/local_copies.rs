@@ -115,7 +115,7 @@ fn copies_of_a_file_have_no_effect() {
     let home = Home::new();
     let ran = run(&home, "{path: own.db, local: true}", "", "x").ok();
     assert!(
-        ran.stderr.contains("`settings.ltm.local` has no effect"),
+        ran.stderr.contains("the setting `local` has no effect"),
         "{ran}"
     );
 }

@@ -6,8 +6,10 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 
+use cachalot_backends::testing::{Fault, FaultProxy, PASSWORD, PostgresServer};
+
 use crate::provider::Provider;
-use crate::support::Home;
+use crate::support::{Home, wait_until};
 
 /// A running gateway.
 pub(crate) struct Gateway {
@@ -289,6 +291,46 @@ fn a_gateway_with_another_digest_key_than_the_store_is_not_ready() {
         }
         gateway.stop();
     }
+}
+
+/// The store is on a server, which goes away: copies on this machine answer.
+#[test]
+fn copies_answer_while_the_store_is_away() {
+    let Some(server) = PostgresServer::shared() else {
+        return;
+    };
+    let (home, provider) = (Home::new(), Provider::built_in());
+    let proxy = FaultProxy::start(server.port());
+    let port = |port| format!(":{port}");
+    let url = server.fresh_url();
+    let url = url.replace(&port(server.port()), &port(proxy.port()));
+    home.write(
+        "gateway.yaml",
+        format!(
+            "upstreams: {{openai: {{url: '{}/v1'}}}}\ncache: {{local: true, patience: 2s, front_bytes: 0}}\n",
+            provider.url()
+        ),
+    );
+    let variables = [("CACHALOT_DB", url.as_str())];
+    let gateway = Gateway::with(&home, &["--config", "gateway.yaml"], &variables);
+    let is_hit = |gateway: &Gateway| gateway.ask().contains("cachalot; hit; ttl=");
+    wait_until(|| is_hit(&gateway));
+    // The copy of the entry is made by a hit, in the background.
+    let asked = provider.received().len();
+    proxy.set(Fault::Refuse);
+    wait_until(|| gateway.get("/readyz").starts_with("HTTP/1.1 503"));
+    wait_until(|| is_hit(&gateway));
+    let metrics = gateway.get("/metrics");
+    assert!(metrics.contains("cachalot_store_up 0\n"), "{metrics}");
+    let answers = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix("cachalot_store_copy_answers_total "));
+    assert!(answers.is_some_and(|answers| answers != "0"), "{metrics}");
+    proxy.set(Fault::None);
+    wait_until(|| gateway.get("/readyz").starts_with("HTTP/1.1 200"));
+    let printed = gateway.stop();
+    assert!(!printed.contains(PASSWORD), "{printed}");
+    assert_eq!(provider.received().len(), asked, "{printed}");
 }
 
 #[test]

@@ -46,6 +46,16 @@ pub(crate) struct BudgetConfig {
     /// The maximum in US dollars for each month (UTC).
     #[setting(kind = Kind::Custom(&DOLLARS), with = dollars)]
     pub(crate) month: Option<u64>,
+    /// The answer to requests while the store does not answer, which counts them: `refuse` (status 503), or `allow`, and
+    /// the process counts for itself until it does. Default: `refuse`.
+    pub(crate) when_unavailable: Option<WhenUnavailable>,
+}
+
+/// The answer to requests of a key with a budget while the store does not answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Settings)]
+pub(crate) enum WhenUnavailable {
+    Refuse,
+    Allow,
 }
 
 /// Maximum length of the name of a key.
@@ -70,7 +80,12 @@ fn digest(node: &Node) -> Option<Digest> {
 impl BudgetConfig {
     /// Returns true if no limit is set.
     pub(crate) fn is_unlimited(&self) -> bool {
-        *self == Self::default()
+        self.day.is_none() && self.month.is_none()
+    }
+
+    /// Returns true if requests are answered while the store does not answer.
+    pub(crate) fn is_fail_open(&self) -> bool {
+        self.when_unavailable == Some(WhenUnavailable::Allow)
     }
 }
 

@@ -8,6 +8,7 @@ use crate::ask::Ask;
 use crate::fake_upstream::{self, FakeUpstream, Step, answer, media};
 use crate::formats::Api;
 use crate::support::{Answer, Setup, chat, messages, read, settings, streamed, until};
+use crate::switched_store::Behavior;
 
 /// A configuration with the keys `cachalot-one` and `cachalot-two`, the first with these further members.
 fn file(first: &str) -> String {
@@ -465,6 +466,30 @@ async fn a_client_with_changing_credentials_is_known_by_its_key() {
         headers.contains(&credential("operator-secret")),
         "{headers:?}"
     );
+}
+
+#[tokio::test]
+async fn a_budget_without_its_store_refuses_unless_it_is_fail_open() {
+    for (choice, status) in [
+        ("", 503),
+        (", when_unavailable: refuse", 503),
+        (", when_unavailable: allow", 200),
+    ] {
+        let setup = setup(&format!("budget: {{day: 5{choice}}}")).await;
+        let asked = async |text: &str| ask(&setup, "cachalot-one", CHAT, &chat(text), None).await;
+        assert_eq!(asked("a").await.status, 200);
+        for behavior in [Behavior::Unreachable, Behavior::Hangs] {
+            setup.store.now(behavior);
+            let answer = asked(&format!("{behavior:?}")).await;
+            assert_eq!(answer.status, status, "{choice}: {}", answer.body);
+            if status == 503 {
+                assert_eq!(answer.json()["error"]["code"], "budget_unavailable");
+            }
+            setup.store.now(Behavior::Answers);
+        }
+        let warnings = setup.warnings.lock().len();
+        assert!((status == 200) == (warnings > 0), "{choice}: {warnings}");
+    }
 }
 
 #[tokio::test]

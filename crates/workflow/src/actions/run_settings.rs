@@ -1,16 +1,8 @@
 //! Values that an action reads from the settings of the agent file or from the environment of the run.
 
-use std::time::Duration;
-
-use cachalot_core::duration::Range;
 use serde_json::Value;
 
 use crate::Runtime;
-
-/// The values of `settings.cache.patience` and `settings.cache.store_timeout`.
-pub(crate) const WAITING: Range = Range::ANY
-    .at_least(Duration::from_millis(1))
-    .at_most(Duration::from_secs(3_600));
 
 /// Returns the text at a JSON pointer of the settings; an empty text counts as absent.
 pub(super) fn setting<'a>(runtime: &'a Runtime, pointer: &str) -> Option<&'a str> {

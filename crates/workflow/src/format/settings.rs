@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use cachalot_cache::LedgerLimits;
+use cachalot_cache::{EngineSettings, LedgerLimits, SharedStoreSettings};
 use cachalot_core::config::{
     self, Custom, Named, Parameter, ParameterKind as Kind, Settings as _, Table, Values, key,
     no_effect, unsupported,
 };
-use cachalot_core::duration::Range;
 use cachalot_core::text::word_list;
 use cachalot_core::tree::{MapEntry, Node};
 use cachalot_core::{Problem, Secret, SourceSpan};
@@ -18,7 +17,6 @@ use serde_json::{Value, json};
 use super::calls::{names_action, text_search};
 use super::language::PythonRunner;
 use super::llm_settings::{LLM, ShellProvider};
-use crate::actions::WAITING;
 use crate::codes;
 
 /// Settings; `${NAME}` and `${NAME:-default}` stand for environment variables.
@@ -80,16 +78,9 @@ pub struct MemorySettings {
     /// The place of the backend in the file, or else of the path.
     #[setting(skip)]
     pub place: Option<SourceSpan>,
-    /// For how long a cached answer may be served after another machine has changed or erased it, such as `2s`; 0 by
-    /// default: every hit asks the server. For Postgres and a single Redis server.
-    #[setting(kind = Kind::Duration(STALENESS), default)]
-    pub staleness: Duration,
-    /// Says that a Redis server loses nothing when it starts again, so that cached answers survive that; its settings
-    /// are checked. False by default.
-    pub durable: bool,
-    /// Keeps copies of cached answers on this machine: they answer while the server does not, within their time to
-    /// live; answers of that time are sent later. For stores on a server; false by default.
-    pub local: bool,
+    /// How a store on a server is used.
+    #[setting(flatten)]
+    pub shared: SharedStoreSettings,
     /// The file of the key under which secrets are digested before they enter a cache key, relative to the directory in
     /// which `cachalot` runs. Machines that share a store share calls with secrets only if they have the same key.
     /// `CACHALOT_DIGEST_KEY_FILE` wins over it.
@@ -101,21 +92,15 @@ pub struct MemorySettings {
 
 /// Limits of the cache.
 #[derive(Debug, Clone, Default, PartialEq, Eq, config::Settings)]
-#[settings(name = "`settings.cache`", check = complete_cache)]
+#[settings(name = "`settings.cache`", also = MILLISECOND_KEYS, check = complete_cache)]
 pub struct CacheSettings {
-    /// The maximum bytes of all cached entries together; 1 GiB by default. The least recently used are evicted first.
-    pub max_bytes: Option<u64>,
-    /// The maximum number of cached entries; 1,000,000 by default.
-    pub max_entries: Option<u64>,
-    /// The bytes of entries, with their decoded forms, that the process keeps in memory; 64 MiB by default.
-    pub front_bytes: Option<u64>,
-    /// How long a call waits for a slow memory before it runs uncached; `250ms` by default.
-    #[setting(kind = Kind::Duration(WAITING), then = PATIENCE_MS)]
-    pub patience: Option<Duration>,
-    /// The maximum time for storing an answer, apart from the lookup; `5s` by default.
-    #[setting(kind = Kind::Duration(WAITING), then = STORE_TIMEOUT_MS)]
-    pub store_timeout: Option<Duration>,
+    /// The limits.
+    #[setting(flatten)]
+    pub limits: EngineSettings,
 }
+
+/// Other spellings of limits.
+const MILLISECOND_KEYS: &[Parameter] = &[PATIENCE_MS, STORE_TIMEOUT_MS];
 
 const PATIENCE_MS: Parameter = key("patience_ms", MILLISECONDS, "`patience` in milliseconds.");
 const STORE_TIMEOUT_MS: Parameter = key(
@@ -124,7 +109,7 @@ const STORE_TIMEOUT_MS: Parameter = key(
     "`store_timeout` in milliseconds.",
 );
 
-/// [`WAITING`] in milliseconds.
+/// [`cachalot_cache::WAITING`] in milliseconds.
 const MILLISECONDS: Kind = Kind::IntegerIn(1, 3_600_000);
 
 /// Retention of individual calls in the ledger.
@@ -244,12 +229,21 @@ pub struct LlamaExtractSettings {
     pub api_key: Option<Secret<String>>,
 }
 
-// The keys of `settings` in a file that contains only agents; `http` is for actions that are tools.
-#[derive(config::Settings)]
+/// `settings` of a file that contains only agents.
+///
+/// `http` is for actions that are tools.
+#[derive(Debug, Clone, Default, config::Settings)]
 #[settings(name = "`settings`")]
-struct TeamSettings {
+pub struct TeamSettings {
+    /// Retention of individual calls in the ledger.
     #[setting(default)]
-    ledger: LedgerSettings,
+    pub ledger: LedgerSettings,
+    /// Limits of the cache.
+    #[setting(default)]
+    pub cache: EngineSettings,
+    /// How a store on a server is used.
+    #[setting(default)]
+    pub ltm: SharedStoreSettings,
     #[setting(key = "http")]
     _http: Option<HttpSettings>,
 }
@@ -286,9 +280,6 @@ const LTM_OF_OTHERS: &[Parameter] = &[
 ];
 
 const NO_LOCK: &str = "writes to a bucket are conditional, and need no lock";
-
-/// The values of `staleness`.
-const STALENESS: Range = Range::ANY.at_most(Duration::from_secs(3_600));
 
 /// `ltm` with a backend of another runtime, which reads further keys.
 static LTM_OF_OTHER_BACKENDS: Table = Table::new(
@@ -479,11 +470,11 @@ fn duplicate_key(key: &str, place: &SourceSpan) -> Problem {
 
 fn complete_cache(cache: &mut CacheSettings, values: Values<'_>, problems: &mut Vec<Problem>) {
     for (key, milliseconds, duration) in [
-        ("patience", PATIENCE_MS.name, &mut cache.patience),
+        ("patience", PATIENCE_MS.name, &mut cache.limits.patience),
         (
             "store_timeout",
             STORE_TIMEOUT_MS.name,
-            &mut cache.store_timeout,
+            &mut cache.limits.store_timeout,
         ),
     ] {
         if let (Some(_), Some(entry)) = (values.node(key), values.entry(milliseconds)) {
@@ -496,7 +487,6 @@ fn complete_cache(cache: &mut CacheSettings, values: Values<'_>, problems: &mut 
 }
 
 /// Reads `settings` of a file that contains only agents.
-pub fn read_team_settings(node: &Node, problems: &mut Vec<Problem>) -> LedgerLimits {
-    let settings = TeamSettings::read(node, problems);
-    settings.map_or_else(LedgerLimits::default, |settings| settings.ledger.limits())
+pub fn read_team_settings(node: &Node, problems: &mut Vec<Problem>) -> TeamSettings {
+    TeamSettings::read(node, problems).unwrap_or_default()
 }

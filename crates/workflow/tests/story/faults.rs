@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cachalot_cache::CacheBounds;
 use cachalot_core::ManualClock;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -24,7 +25,10 @@ fn with_faulty_store(
     let store = FaultyStore::by(Arc::new(ManualClock::at(START)), fate);
     let fixture = Setup::default()
         .store(store.clone())
-        .settings(json!({"cache": {"store_timeout_ms": 100}}))
+        .bounds(CacheBounds {
+            store_timeout: Duration::from_millis(100),
+            ..CacheBounds::default()
+        })
         .with(test_action.clone())
         .start();
     (fixture, test_action, store)
@@ -112,10 +116,14 @@ async fn store_that_hangs_at_one_operation_delays_a_call_once() {
 #[tokio::test(start_paused = true)]
 async fn store_timeouts_are_configurable() {
     let store = FaultyStore::by(Arc::new(ManualClock::at(START)), |_| StoreFault::Hangs);
-    let settings = json!({"cache": {"patience_ms": 30, "store_timeout_ms": 30}});
+    let bounds = CacheBounds {
+        lookup_timeout: Duration::from_millis(30),
+        store_timeout: Duration::from_millis(30),
+        ..CacheBounds::default()
+    };
     let setup = Setup::default()
         .store(store)
-        .settings(settings)
+        .bounds(bounds)
         .with(TestAction::new());
     let fixture = setup.start();
     let began = Instant::now();

@@ -214,14 +214,16 @@ impl Setup {
         }
     }
 
+    pub(crate) fn bounds(self, bounds: CacheBounds) -> Self {
+        Self { bounds, ..self }
+    }
+
     pub(crate) fn without_front(self) -> Self {
-        Self {
-            bounds: CacheBounds {
-                front_bytes: 0,
-                ..CacheBounds::default()
-            },
-            ..self
-        }
+        let default = CacheBounds::default();
+        self.bounds(CacheBounds {
+            front_bytes: 0,
+            ..default
+        })
     }
 
     pub(crate) fn with(mut self, action: impl Action + 'static) -> Self {

@@ -513,8 +513,11 @@ nodes: [{name: a}]
         settings.memory.place.as_ref().unwrap().to_string(),
         "a.yaml:3:18"
     );
-    assert_eq!(settings.cache.max_bytes, Some(100));
-    assert_eq!(settings.cache.patience, Some(Duration::from_millis(250)));
+    assert_eq!(settings.cache.limits.max_bytes, Some(100));
+    assert_eq!(
+        settings.cache.limits.patience,
+        Some(Duration::from_millis(250))
+    );
     assert_eq!(
         settings.value["llamaextract"],
         json!({"api_key": "007", "base_url": "007"})

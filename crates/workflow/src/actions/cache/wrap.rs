@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cachalot_cache::{
-    BeginResult, CacheMode, CacheStatus, Call, CallKind, CallSummary, DEFAULT_LOOKUP_TIMEOUT,
-    DEFAULT_STORE_TIMEOUT, Domain, Failure as RunFailure, HANDLE_LABEL, HitPolicy, Observation,
-    Outcome, Policy, Reason, RunPolicy, RunResult, Scope, SingleFlight, Ticket,
+    BeginResult, CacheMode, CacheStatus, Call, CallKind, CallSummary, Domain,
+    Failure as RunFailure, HANDLE_LABEL, HitPolicy, Observation, Outcome, Policy, Reason,
+    RunPolicy, RunResult, Scope, SingleFlight, Ticket,
 };
 use cachalot_core::tree::Node;
 use cachalot_core::{Canonical, Effects, Problem, Spend};
@@ -22,7 +22,6 @@ use super::request::{Request, RequestError, invalid};
 use super::response::{self, DecodedResult, Response};
 use crate::action::announced;
 use crate::actions::arguments::declared_by;
-use crate::actions::run_settings::WAITING;
 use crate::{
     Action, Arguments, CacheClass, Failure, Operation, OperationMetadata, Planned, Registry,
     Runtime, spending,
@@ -161,18 +160,6 @@ fn call<'a>(request: &'a Request, input: &'a Canonical) -> Call<'a> {
     }
 }
 
-/// Returns a duration that `settings.cache` sets in milliseconds.
-fn duration(runtime: &Runtime, setting: &str, default: Duration) -> Duration {
-    let set = runtime.settings.get("cache").and_then(|cache| {
-        let duration = cache
-            .get(setting)
-            .and_then(|text| WAITING.read_json(text).ok());
-        let milliseconds = || cache.get(format!("{setting}_ms"))?.as_u64();
-        duration.or_else(|| milliseconds().map(Duration::from_millis))
-    });
-    set.unwrap_or(default)
-}
-
 fn hit_policy(request: &Request, runtime: &Runtime) -> HitPolicy {
     HitPolicy {
         mode: request.mode,
@@ -196,8 +183,6 @@ fn run_policy(request: &Request, handle: Option<&str>, runtime: &Runtime) -> Run
         join: SingleFlight::AllProcesses {
             wait: LEADER_TIMEOUT,
         },
-        lookup_timeout: duration(runtime, "patience", DEFAULT_LOOKUP_TIMEOUT),
-        store_timeout: duration(runtime, "store_timeout", DEFAULT_STORE_TIMEOUT),
         labels: handle.into_iter().chain(tags).collect(),
         ..RunPolicy::default()
     }
@@ -375,7 +360,7 @@ impl WrappedRun {
         if store_is_available && limit > 0 && runtime.random.unit() < probability {
             // A failed sweep does not affect the answer.
             let sweep_expired = runtime.cache.sweep(Some(limit));
-            let time_limit = duration(runtime, "patience", DEFAULT_LOOKUP_TIMEOUT);
+            let time_limit = runtime.cache.bounds().lookup_timeout;
             let _ = tokio::time::timeout(time_limit, sweep_expired).await;
         }
         Ok(answer)
