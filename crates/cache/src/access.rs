@@ -176,6 +176,11 @@ impl StoreAccess {
             ErrorKind::TimedOut => ErrorKind::Unavailable,
             kind => kind,
         };
+        tracing::debug!(
+            kind = error.kind.name(),
+            error = %self.secret_set.redact(&error.to_string()),
+            "the store failed"
+        );
         if self.is_new_fault(kind) {
             self.report(&format!(
                 "the cache's store failed; continuing without a cache: {error}"

@@ -64,6 +64,9 @@ impl Breaker {
     /// Notes that the store answered.
     pub(crate) fn answered(&self) {
         let mut state = lock(&self.state);
+        if state.failures >= MAX_FAILURES {
+            tracing::info!(access = ?self.access, "the store answers again");
+        }
         state.failures = 0;
         state.patience = Duration::ZERO;
     }
@@ -81,6 +84,7 @@ impl Breaker {
         if state.failures < MAX_FAILURES || state.is_probed {
             return;
         }
+        tracing::info!(access = ?self.access, "the store did not answer several times; calls do not wait for it");
         state.is_probed = true;
         let probing = Probing(Arc::downgrade(self));
         runtime.spawn(probe(probing, Arc::downgrade(store)));

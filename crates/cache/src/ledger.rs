@@ -122,6 +122,24 @@ impl PendingRow {
         }
     }
 
+    /// Writes the call to the debug log. Failures are left out: they may contain what a model or a tool has returned.
+    fn log(&self) {
+        let redacted = |text: &Option<String>| {
+            let text = text.as_deref().unwrap_or_default();
+            self.secret_set.redact(text).into_owned()
+        };
+        tracing::debug!(
+            kind = self.kind.as_str(),
+            name = self.name.as_str(),
+            key = %format_args!("{:.10}", self.key.to_string()),
+            answered = self.answered.as_str(),
+            reason = ?redacted(&self.reason),
+            not_stored = ?redacted(&self.not_stored),
+            has_failed = self.failed || self.failure.is_some(),
+            "a call has ended"
+        );
+    }
+
     /// The approximate size in memory, in bytes.
     fn size(&self) -> usize {
         const REST: usize = 512;
@@ -377,6 +395,7 @@ impl Ledger {
     }
 
     pub(crate) fn send(&self, mut row: PendingRow) {
+        row.log();
         let Some(inner) = &self.0 else { return };
         row.when = Instant::now();
         inner.writer().send(row);

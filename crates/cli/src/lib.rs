@@ -8,6 +8,7 @@ mod backend;
 mod chat;
 mod command_error;
 mod commands;
+mod debug_log;
 mod default_agent;
 mod default_model;
 mod digest_key;
@@ -94,6 +95,7 @@ fn silence_documents() {
 
 fn dispatch(command: &Command) -> Result<ExitCode> {
     let environment = &ProcessEnvironment::of_process()?;
+    debug_log::install(environment)?;
     let warn: Warn = Arc::new(render::warn);
     let done = match command {
         Command::Exec(exec) => return wait_for(commands::exec::exec(exec, environment)),

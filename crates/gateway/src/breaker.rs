@@ -51,6 +51,11 @@ impl Breaker {
         self.0.lock().paused_until.is_some_and(|end| now < end)
     }
 
+    /// Returns true after failures one after the other, until a request succeeds.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.0.lock().paused_until.is_some()
+    }
+
     /// Counts the end of a request.
     pub(crate) fn record(&self, rule: Option<&BreakerRule>, has_failed: bool, now: Instant) {
         let Some(rule) = rule else { return };

@@ -188,6 +188,7 @@ impl Budgets {
         }
         match asked.await {
             Err(error) if error.code == UNAVAILABLE => {
+                tracing::debug!("the store does not answer; a fail-open budget is counted here");
                 if self.fault.lock().replace(Instant::now()).is_none() {
                     (self.warn)(&format!(
                         "{}; keys whose budget has `when_unavailable: allow` are counted in this process until it can be",

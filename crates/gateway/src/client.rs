@@ -71,6 +71,12 @@ impl UpstreamClient {
             };
             match wait {
                 Some(wait) => {
+                    tracing::debug!(
+                        upstream = upstream.name(),
+                        attempt = attempt + 1,
+                        milliseconds = wait.as_millis() as u64,
+                        "the request failed before its answer began, and is repeated after a pause"
+                    );
                     span.close();
                     tokio::time::sleep(wait).await;
                 }
@@ -92,6 +98,7 @@ impl UpstreamClient {
     ) -> Result<Response<Incoming>, ErrorBody> {
         let rule = upstream.breaker_rule.as_ref();
         if !upstream.breaker.admits(rule, Instant::now()) {
+            tracing::debug!(upstream = upstream.name(), "left out after failures");
             let message = format!(
                 "the upstream `{}` is left out after failures",
                 upstream.name()
@@ -102,12 +109,35 @@ impl UpstreamClient {
         span.begin();
         let answer = self.request(upstream, request).await;
         span.answer(&answer);
+        match &answer {
+            Ok(response) => tracing::debug!(
+                upstream = upstream.name(),
+                status = response.status().as_u16(),
+                "the upstream answered"
+            ),
+            Err(error) => tracing::debug!(
+                upstream = upstream.name(),
+                error = error.code,
+                "the upstream did not answer"
+            ),
+        }
         // Only errors of the server count, not refusals of one request.
         let is_failure = match &answer {
             Ok(response) => response.status().is_server_error(),
             Err(_) => true,
         };
-        upstream.breaker.record(rule, is_failure, Instant::now());
+        let now = Instant::now();
+        let was_left_out = upstream.breaker.is_paused();
+        upstream.breaker.record(rule, is_failure, now);
+        match (was_left_out, upstream.breaker.is_paused()) {
+            (false, true) => {
+                tracing::info!(upstream = upstream.name(), "left out from now on");
+            }
+            (true, false) => {
+                tracing::info!(upstream = upstream.name(), "asked again from now on");
+            }
+            _ => {}
+        }
         answer
     }
 

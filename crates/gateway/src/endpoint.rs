@@ -73,6 +73,16 @@ pub(crate) enum Cacheability {
     Never(String),
 }
 
+impl std::fmt::Display for Cacheability {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Repeatable { .. } => formatter.write_str("repeatable"),
+            Self::Sampled => formatter.write_str("sampled"),
+            Self::Never(reason) => write!(formatter, "never stored: {reason}"),
+        }
+    }
+}
+
 impl Endpoint {
     /// Finds the endpoint by method and path.
     pub(crate) fn find(method: &Method, path: &str) -> Self {

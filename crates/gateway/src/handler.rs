@@ -142,6 +142,7 @@ impl Handler {
         };
         report.status = response.status().as_u16();
         report.elapsed = start.elapsed();
+        report.log(key);
         self.shared.metrics.count(&report);
         (self.shared.observe)(&report);
         span.finish(response, &report, key)
@@ -192,6 +193,7 @@ impl Handler {
                 _ => error,
             })?;
             upstream.name().clone_into(&mut report.upstream);
+            tracing::debug!(upstream = upstream.name(), reason, "passed on unread");
             let span = UpstreamSpan::new(span, &upstream);
             return self
                 .pass(&upstream, route, request, &caller, reason, span)
@@ -376,6 +378,15 @@ impl Handler {
             peers,
             fallbacks,
         } = settings.candidates(&read.caller, route, read.decision, &read.model, digest)?;
+        tracing::debug!(
+            endpoint = route.endpoint.name(),
+            model = read.model.as_str(),
+            key = read.caller.key().map_or("", |key| key.name()),
+            upstream = first.name(),
+            fallbacks = fallbacks.len(),
+            judgement = ?read.parsed.cacheability.to_string(),
+            "an upstream was chosen"
+        );
         let (mut upstream, mut peers) = (first, peers.into_iter());
         let mut fallbacks = fallbacks.into_iter();
         loop {
@@ -394,7 +405,14 @@ impl Handler {
                 Err(error) => error.is_of_upstream(),
             };
             match fallbacks.next() {
-                Some(next) if has_failed => upstream = next,
+                Some(next) if has_failed => {
+                    tracing::debug!(
+                        upstream = upstream.name(),
+                        next = next.name(),
+                        "a fallback is asked"
+                    );
+                    upstream = next;
+                }
                 _ => return answered,
             }
         }

@@ -40,6 +40,11 @@ pub(crate) fn with_breakpoints(text: &[u8], body: &Value) -> Option<Vec<u8>> {
     let content = last.and_then(|message| json::member(message, "content"));
     insertions.extend(in_content(text, content.unwrap_or_default()));
     insertions.sort_by_key(|(at, _)| *at);
+    tracing::debug!(
+        places = ?insertions.iter().map(|(at, _)| at).collect::<Vec<_>>(),
+        bytes = text.len(),
+        "cache markers are added"
+    );
     (!insertions.is_empty()).then(|| inserted(text.as_bytes(), &insertions))
 }
 
@@ -71,6 +76,10 @@ pub(crate) fn with_cache_key(
         first.push(messages)
     }
     let begin = text.iter().position(|byte| *byte == b'{')? + 1;
+    tracing::debug!(
+        messages = first.len(),
+        "a prompt_cache_key of the first messages is added"
+    );
     let member = format!(r#""{CACHE_KEY}":"{}","#, digest(&first));
     Some(inserted(text, &[(begin, &member)]))
 }

@@ -95,10 +95,16 @@ impl Readiness {
         let state = match timeout(ANSWER_WITHIN, (self.check)(Arc::clone(store))).await {
             Ok(Ok(true)) => StoreState::Ready,
             Ok(Ok(false)) => StoreState::OtherKey,
-            Ok(Err(error)) => StoreState::Failing(error.kind.name()),
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "the store does not answer");
+                StoreState::Failing(error.kind.name())
+            }
             Err(_) => StoreState::Failing("timed_out"),
         };
-        *last = Some((Instant::now(), state));
+        let before = last.replace((Instant::now(), state));
+        if before.is_none_or(|(_, before)| before != state) {
+            tracing::info!(?state, "the store's state has changed");
+        }
         state
     }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cachalot_cache::Key;
 use cachalot_core::Spend;
 
 use crate::error_body::ErrorBody;
@@ -36,6 +37,23 @@ pub struct RequestReport {
 }
 
 impl RequestReport {
+    /// Writes the report to the debug log, without the path, which is text of the client.
+    pub(crate) fn log(&self, key: Option<Key>) {
+        tracing::debug!(
+            method = self.method.as_str(),
+            endpoint = self.endpoint,
+            upstream = self.upstream.as_str(),
+            model = self.model.as_str(),
+            client = self.key.as_deref().unwrap_or_default(),
+            status = self.status,
+            outcome = self.answered,
+            error = self.error,
+            key = %key.map(|key| format!("{:.10}", key.to_string())).unwrap_or_default(),
+            microseconds = self.elapsed.as_micros() as u64,
+            "a response began"
+        );
+    }
+
     /// Records an error of the gateway itself.
     pub(crate) fn refuse(&mut self, error: &ErrorBody) {
         self.error = error.code;

@@ -243,6 +243,11 @@ impl RunningGateway {
     /// over for keys and upstreams that are unchanged.
     pub fn reload(&self, settings: Settings) {
         // Read and replaced under one lock: of two reloads at the same time, the second takes over from the first.
+        tracing::info!(
+            upstreams = settings.upstreams.len(),
+            keys = settings.keys.len(),
+            "the settings are replaced"
+        );
         let mut current = self.handler.shared.settings.write();
         *current = Arc::new(settings.succeed(&current));
     }

@@ -136,10 +136,18 @@ fn the_settings_of_a_team_bound_the_ledger() {
     assert_eq!(old, 0);
     home.write(
         "agent.yaml",
-        format!("settings: {{cache: {{max_bytes: 5}}}}\n{SHELL}"),
+        format!(
+            "settings: {{cache: {{max_bytes: 5, patience: 1s}}, ltm: {{staleness: 2s, local: true}}}}\n{SHELL}"
+        ),
     );
-    let refused = home.run(&["validate", "agent.yaml"]).fails(2);
-    assert!(refused.stderr.contains("unknown key `cache`"), "{refused}");
+    home.run(&["validate", "agent.yaml"]).ok();
+    home.ask(&provider, &["agent.yaml"], "hello").ok();
+    for (settings, key) in [("python: {}", "python"), ("ltm: {path: x}", "path")] {
+        home.write("agent.yaml", format!("settings: {{{settings}}}\n{SHELL}"));
+        let refused = home.run(&["validate", "agent.yaml"]).fails(2);
+        let message = format!("unknown key `{key}`");
+        assert!(refused.stderr.contains(&message), "{refused}");
+    }
 }
 
 #[test]

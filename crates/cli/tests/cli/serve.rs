@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use cachalot_backends::testing::{Fault, FaultProxy, PASSWORD, PostgresServer};
 
 use crate::provider::Provider;
-use crate::support::{Home, wait_until};
+use crate::support::{CommandOutput, Home, wait_until};
 
 /// A running gateway.
 pub(crate) struct Gateway {
@@ -67,10 +67,15 @@ impl Gateway {
 
     /// Sends a request to a path.
     pub(crate) fn post_to(&self, path: &str, credential: &str, body: &str) -> String {
+        self.post_with(path, credential, "", body)
+    }
+
+    /// Sends a request with further headers.
+    fn post_with(&self, path: &str, credential: &str, headers: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         write!(
             stream,
-            "POST {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {credential}\r\nx-cachalot-tags: trial\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            "POST {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {credential}\r\nx-cachalot-tags: trial\r\n{headers}Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
             self.address,
             body.len()
         )
@@ -331,6 +336,94 @@ fn copies_answer_while_the_store_is_away() {
     let printed = gateway.stop();
     assert!(!printed.contains(PASSWORD), "{printed}");
     assert_eq!(provider.received().len(), asked, "{printed}");
+}
+
+#[test]
+fn the_debug_log_shows_decisions_and_no_contents() {
+    let (home, provider) = (Home::new(), Provider::built_in());
+    let digest = cachalot_core::Digest::sha256(b"cachalot-secret-of-client").to_hex();
+    home.write(
+        "gateway.yaml",
+        format!(
+            "upstreams:\n  openai: {{url: '{}/v1', credential: {{env: OPERATOR}}}}\n  anthropic: {{url: '{}'}}\n  \
+             dead: {{url: 'http://127.0.0.1:1', retries: 1}}\n\
+             keys: {{one: {{digest: {digest}}}}}\nprefix: {{inject_breakpoints: true}}\n",
+            provider.url(),
+            provider.url()
+        ),
+    );
+    let variables = [
+        ("OPERATOR", "sk-secret-of-operator"),
+        (
+            "CACHALOT_LOG",
+            "info,cachalot_gateway=debug,cachalot_cache=debug",
+        ),
+    ];
+    let gateway = Gateway::with(&home, &["--config", "gateway.yaml"], &variables);
+    let answer = gateway.ask_about("cachalot-secret-of-client", "secret-of-body");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let body = r#"{"model": "claude-3-5-haiku-20241022", "max_tokens": 9, "system": "secret-of-system",
+        "messages": [{"role": "user", "content": "secret-of-message"}]}"#;
+    for path in [
+        "/v1/messages?key=secret-of-query",
+        "/u/dead/v1/chat/completions?api_key=secret-of-query",
+        "/u/none-secret-of-path/v1/chat/completions?key=secret-of-query",
+        "/secret-of-path?key=secret-of-query",
+        "/p/secret-of-agent/v1/chat/completions",
+    ] {
+        let (credential, version) = match path.contains("messages") {
+            true => (
+                "sk-ant-secret-of-header",
+                "anthropic-version: 2023-06-01\r\n",
+            ),
+            false => ("sk-secret-of-header", ""),
+        };
+        let headers = format!("{version}x-own: secret-of-own-header\r\n");
+        gateway.post_with(path, credential, &headers, body);
+    }
+    home.write(
+        "gateway.yaml",
+        "upstreams: {openai: {url: 'http://127.0.0.1:1'}}\n",
+    );
+    gateway.get("/readyz");
+    wait_until(|| gateway.get("/metrics").starts_with("HTTP/1.1 200"));
+    let printed = gateway.stop();
+    let (log, rest): (Vec<&str>, Vec<&str>) = printed.lines().partition(|line| {
+        line.contains(" cachalot_gateway::") || line.contains(" cachalot_cache::")
+    });
+    assert!(!log.join("\n").contains("secret"), "{printed}");
+    assert!(rest.iter().all(|line| !line.contains("DEBUG")), "{printed}");
+    for part in [
+        "DEBUG cachalot_gateway::handler: an upstream was chosen endpoint=\"chat\" model=\"gpt-4o-mini\" key=\"one\" upstream=\"openai\"",
+        "judgement=\"repeatable\"",
+        "judgement=\"sampled\"",
+        "DEBUG cachalot_gateway::client: the upstream answered upstream=\"openai\" status=200",
+        "is repeated after a pause upstream=\"dead\" attempt=1",
+        "DEBUG cachalot_gateway::injection: cache markers are added places=[",
+        "DEBUG cachalot_gateway::report: a response began method=\"POST\" endpoint=\"chat\"",
+        "error=\"unknown_path\"",
+        "INFO  cachalot_gateway::server: the settings are replaced upstreams=1 keys=0",
+        "INFO  cachalot_gateway::readiness: the store's state has changed state=Ready",
+        "DEBUG cachalot_cache::ledger: a call has ended kind=\"request\" name=\"chat\"",
+    ] {
+        assert!(
+            log.iter().any(|line| line.contains(part)),
+            "{part}: {printed}"
+        );
+    }
+    let quiet = Gateway::with(&home, &["--config", "gateway.yaml"], &[]);
+    quiet.ask();
+    assert!(!quiet.stop().contains("DEBUG"));
+    let mut misspelled = home.command(&["models"]);
+    let misspelled = misspelled.env("CACHALOT_LOG", "cachalot_gatway=debug");
+    let misspelled: CommandOutput = misspelled.output().unwrap().into();
+    let misspelled = misspelled.fails(2);
+    assert!(
+        misspelled
+            .stderr
+            .contains("did you mean `cachalot_gateway`?"),
+        "{misspelled}"
+    );
 }
 
 #[test]
