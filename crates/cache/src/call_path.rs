@@ -40,7 +40,7 @@ use crate::stream::StreamEnd;
 use crate::summary::{CacheStatus, CallSummary, Revision};
 use crate::sync::spawn;
 use crate::witness::to_witnesses;
-use crate::{Call, FrozenMiss, Key, Reason};
+use crate::{FrozenMiss, KeyedCall, Reason};
 
 use join::{Entered, Lead};
 use lookup::{LookedUp, Missed, find_in_front};
@@ -101,11 +101,10 @@ enum State<'a> {
 /// Implements [`crate::Cache::begin_with`].
 pub(crate) async fn begin<R: Borrow<RunPolicy> + Send + Sync>(
     engine: &Arc<Engine>,
-    call: &Call<'_>,
+    KeyedCall { call, key }: KeyedCall<'_>,
     hit: &HitPolicy,
     run: impl FnOnce() -> R,
 ) -> Result<BeginResult, FrozenMiss> {
-    let key = Key::for_call(call);
     if hit.serves_entries() {
         let now = engine.access.clock.now();
         if let Some(found) = find_in_front(engine, &key, hit, now).await {
@@ -124,11 +123,10 @@ pub(crate) async fn begin<R: Borrow<RunPolicy> + Send + Sync>(
 /// Implements [`crate::Cache::bypass`].
 pub(crate) fn bypass(
     engine: &Arc<Engine>,
-    call: &Call<'_>,
+    KeyedCall { call, key }: KeyedCall<'_>,
     policy: &Policy,
     reason: Reason,
 ) -> Ticket {
-    let key = Key::for_call(call);
     let request = Request::new(engine, key, call, &policy.hit, &policy.run);
     uncached(&request, reason).start()
 }

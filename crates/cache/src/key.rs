@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 /// The version of the key's encoding: when it is raised, entries under older keys are never found.
 const KEY_FORMAT: &[u8] = b"cachalot key 1";
 
+/// The version of the encoding of an attempt's key.
+const ATTEMPT_FORMAT: &[u8] = b"cachalot attempt 1";
+
 /// The digest of a call: kind, scope, name and input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Key(Digest);
@@ -25,14 +28,26 @@ impl Key {
             input,
         } = call;
         let (sharing, owner) = scope.parts();
-        Self(Digest::sha256_of_parts(&[
+        let before = [
             KEY_FORMAT,
             kind.as_str().as_bytes(),
             sharing.as_bytes(),
             owner.as_bytes(),
             name.as_bytes(),
-            input.as_bytes(),
-        ]))
+        ];
+        Self(Digest::sha256_of_parts_and_chunks(
+            &before,
+            input.len(),
+            input.chunks(),
+        ))
+    }
+
+    /// Computes the key of one attempt of a call with this key. `attempt` is a name that no other attempt has. Such a key
+    /// costs nothing for a long input, and is the key of no call without an attempt.
+    #[must_use]
+    pub fn for_attempt(&self, attempt: &str) -> Self {
+        let parts = [ATTEMPT_FORMAT, self.0.as_bytes(), attempt.as_bytes()];
+        Self(Digest::sha256_of_parts(&parts))
     }
 
     /// The hex digits of the key, without an allocation.
@@ -162,6 +177,27 @@ pub struct Call<'a> {
     pub name: &'a str,
     /// Everything else that can change the result.
     pub input: &'a Canonical,
+}
+
+/// A call whose key is known, so that a long input is digested once.
+#[derive(Debug, Clone, Copy)]
+pub struct KeyedCall<'a> {
+    pub(crate) call: &'a Call<'a>,
+    pub(crate) key: Key,
+}
+
+impl<'a> KeyedCall<'a> {
+    /// Names the key of a call: [`Key::for_call`], or that of an attempt ([`Key::for_attempt`]).
+    #[must_use]
+    pub fn new(call: &'a Call<'a>, key: Key) -> Self {
+        Self { call, key }
+    }
+}
+
+impl<'a> From<&'a Call<'a>> for KeyedCall<'a> {
+    fn from(call: &'a Call<'a>) -> Self {
+        Self::new(call, Key::for_call(call))
+    }
 }
 
 /// An owned copy of a call.

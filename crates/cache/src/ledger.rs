@@ -151,7 +151,7 @@ impl PendingRow {
             &self.unpriced,
         ];
         let texts = texts.into_iter().flatten().map(String::len);
-        REST + self.input.as_bytes().len() + texts.sum::<usize>()
+        REST + self.input.len() + texts.sum::<usize>()
     }
 }
 

@@ -53,7 +53,7 @@ pub use cassette::{CASSETTE_VERSION, CassetteError, ExportReport, ImportReport, 
 pub use decoded::{DecodeError, Decoded};
 pub use engine::{CacheOptions, LocalStore};
 pub use erase::{EntryFilter, EntryInfo, EraseReport, ErasedEntry, LabelCriterion, StoredEntry};
-pub use key::{Call, CallKind, Key, Scope};
+pub use key::{Call, CallKind, Key, KeyedCall, Scope};
 pub use ledger::{
     CallStatus, Difference, Explanation, HANDLE_LABEL, Ledger, LedgerError, LedgerLimits,
     LedgerRow, LedgerSelection, LedgerTotals, Payment, PruneReport,
@@ -114,27 +114,36 @@ impl Cache {
     ///
     /// # Errors
     /// In [`CacheMode::Frozen`], if no entry answers the call.
-    pub fn begin_with<R: Borrow<RunPolicy> + Send + Sync>(
+    pub fn begin_with<'a, R: Borrow<RunPolicy> + Send + Sync>(
         &self,
-        call: &Call<'_>,
+        call: impl Into<KeyedCall<'a>>,
         hit: &HitPolicy,
         run: impl FnOnce() -> R,
     ) -> impl Future<Output = Result<BeginResult, FrozenMiss>> {
-        call_path::begin(&self.0, call, hit, run)
+        call_path::begin(&self.0, call.into(), hit, run)
     }
 
     /// Returns a ticket for a call that must not use the cache, because its dependencies cannot be
     /// determined. The call runs, is not stored, and gets a ledger row with the reason.
-    pub fn bypass(&self, call: &Call<'_>, policy: &Policy, reason: Reason) -> Ticket {
-        call_path::bypass(&self.0, call, policy, reason)
+    pub fn bypass<'a>(
+        &self,
+        call: impl Into<KeyedCall<'a>>,
+        policy: &Policy,
+        reason: Reason,
+    ) -> Ticket {
+        call_path::bypass(&self.0, call.into(), policy, reason)
     }
 
     /// Returns the entry that would answer a call now. Records no call and changes nothing.
     ///
     /// # Errors
     /// The reason why the call would run.
-    pub async fn probe(&self, call: &Call<'_>, policy: &Policy) -> Result<Outcome, Reason> {
-        call_path::probe(&self.0, call, policy).await
+    pub async fn probe<'a>(
+        &self,
+        call: impl Into<KeyedCall<'a>>,
+        policy: &Policy,
+    ) -> Result<Outcome, Reason> {
+        call_path::probe(&self.0, call.into(), policy).await
     }
 
     /// Calls [`Cache::begin`] and runs the work of a ticket in a task of its own. Returns as soon as there is
@@ -161,9 +170,9 @@ impl Cache {
     ///
     /// # Errors
     /// In [`CacheMode::Frozen`], if no entry answers the call.
-    pub async fn through_with<R, F>(
+    pub async fn through_with<'a, R, F>(
         &self,
-        call: &Call<'_>,
+        call: impl Into<KeyedCall<'a>>,
         hit: &HitPolicy,
         run: impl FnOnce() -> R,
         work: impl FnOnce(Ticket) -> F,

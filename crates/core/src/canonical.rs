@@ -17,7 +17,10 @@
 //!
 //! `len` is LEB128.
 
+use std::borrow::Cow;
 use std::cell::Cell;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::{Number, Value};
@@ -26,16 +29,47 @@ use crate::Digest;
 use crate::json::JsonError;
 use crate::secret::{SecretSet, TextPart};
 
+mod assembler;
 mod order;
+mod shared_value;
+mod shown;
 mod text;
 
+pub use assembler::Assembler;
 pub use order::key_order;
+pub use shared_value::SharedValue;
 
 /// Canonical bytes of an input. Equal inputs have equal bytes, different inputs have different bytes.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone)]
 pub struct Canonical {
-    bytes: Bytes,
+    parts: Parts,
     holds_secrets: bool,
+}
+
+/// The bytes, in one piece or in several.
+#[derive(Clone)]
+enum Parts {
+    One(Bytes),
+    /// In order, with their length in bytes.
+    Many(Arc<[Part]>, usize),
+}
+
+/// A part of canonical bytes. Its ends are ends of values.
+#[derive(Clone)]
+enum Part {
+    /// Any number of tags, keys and values.
+    Own(Bytes),
+    /// A value that several inputs share.
+    Shared(Arc<SharedValue>),
+}
+
+impl Part {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Own(bytes) => bytes,
+            Self::Shared(value) => value.as_bytes(),
+        }
+    }
 }
 
 /// The error of a text that has no canonical form. The call that it belongs to bypasses the cache.
@@ -69,10 +103,17 @@ impl Canonical {
     /// # Errors
     /// As [`Canonical::json`]; a repeated member is an error even if it is omitted.
     pub fn json_without(text: &[u8], omitted: &[&str]) -> Result<Self, CanonicalError> {
-        text::encode(text, omitted).map(|bytes| Self {
-            bytes: bytes.into(),
-            holds_secrets: false,
-        })
+        text::encode(text, omitted).map(Self::of_bytes)
+    }
+
+    /// Encodes the JSON value that a text begins with, as [`Canonical::json`] does; returns the number of bytes of the
+    /// value, too. `depth` is the number of objects and arrays around it.
+    ///
+    /// # Errors
+    /// As [`Canonical::json`], of this value.
+    pub fn json_value(text: &[u8], depth: u32) -> Result<(Self, usize), CanonicalError> {
+        let (bytes, length) = text::encode_value(text, depth)?;
+        Ok((Self::of_bytes(bytes), length))
     }
 
     /// Encodes an in-memory value: 64-bit integers exactly, floats in shortest form. Equal values give equal
@@ -81,8 +122,12 @@ impl Canonical {
     pub fn value(value: &Value) -> Self {
         let mut out = Vec::with_capacity(256);
         encode_value(value, None, &mut out);
+        Self::of_bytes(out)
+    }
+
+    fn of_bytes(bytes: Vec<u8>) -> Self {
         Self {
-            bytes: out.into(),
+            parts: Parts::One(bytes.into()),
             holds_secrets: false,
         }
     }
@@ -93,10 +138,7 @@ impl Canonical {
         let mut out = Vec::with_capacity(256);
         if secret_set.is_empty() {
             encode_value(value, None, &mut out);
-            return Self {
-                bytes: out.into(),
-                holds_secrets: false,
-            };
+            return Self::of_bytes(out);
         }
         let holds_secrets = Cell::new(false);
         encode_value(
@@ -108,8 +150,8 @@ impl Canonical {
             &mut out,
         );
         Self {
-            bytes: out.into(),
             holds_secrets: holds_secrets.get(),
+            ..Self::of_bytes(out)
         }
     }
 
@@ -119,42 +161,92 @@ impl Canonical {
         self.holds_secrets
     }
 
-    /// The bytes.
+    /// The bytes; copied if they are in several parts.
     #[must_use]
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes
+    pub fn as_bytes(&self) -> Cow<'_, [u8]> {
+        match &self.parts {
+            Parts::One(bytes) => Cow::Borrowed(bytes),
+            Parts::Many(parts, length) => {
+                let mut bytes = Vec::with_capacity(*length);
+                parts
+                    .iter()
+                    .for_each(|part| bytes.extend_from_slice(part.bytes()));
+                Cow::Owned(bytes)
+            }
+        }
+    }
+
+    /// The parts of the bytes, in order.
+    pub fn chunks(&self) -> impl Iterator<Item = &[u8]> {
+        let (one, many) = match &self.parts {
+            Parts::One(bytes) => (Some(bytes.as_ref()), None),
+            Parts::Many(parts, _) => (None, Some(parts.iter().map(Part::bytes))),
+        };
+        one.into_iter().chain(many.into_iter().flatten())
+    }
+
+    /// The number of bytes.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "no canonical form is empty")]
+    pub fn len(&self) -> usize {
+        match &self.parts {
+            Parts::One(bytes) => bytes.len(),
+            Parts::Many(_, length) => *length,
+        }
     }
 
     /// Returns the SHA-256 digest of the bytes.
     #[must_use]
     pub fn digest(&self) -> Digest {
-        Digest::sha256(&self.bytes)
+        Digest::sha256_of_chunks(self.chunks())
     }
 
     /// Decodes the input to a value for display: secrets are masked, and a number that no 64-bit value
     /// represents exactly becomes a string with its lexeme.
     #[must_use]
     pub fn readable(&self) -> Value {
-        let mut rest = &self.bytes[..];
+        let bytes = self.as_bytes();
+        let mut rest = &bytes[..];
         decode(&mut rest).unwrap_or(Value::Null)
+    }
+
+    /// Returns the input as JSON for display, like [`Canonical::readable`], with known secrets and credentials masked
+    /// ([`redact_value`](crate::secret::redact_value)), and with long texts cut: of more than 2,000 bytes, the beginning
+    /// is shown, the length, and a digest by which two texts can be distinguished. `None` if that is longer than
+    /// `maximum` bytes.
+    #[must_use]
+    pub fn shown(&self, secret_set: &crate::SecretSet, maximum: usize) -> Option<String> {
+        shown::show(self, secret_set, maximum)
+    }
+}
+
+impl PartialEq for Canonical {
+    fn eq(&self, other: &Self) -> bool {
+        self.holds_secrets == other.holds_secrets
+            && self.len() == other.len()
+            && self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl Eq for Canonical {}
+
+impl Hash for Canonical {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_bytes().hash(state);
+        self.holds_secrets.hash(state);
     }
 }
 
 impl std::fmt::Debug for Canonical {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "Canonical({} bytes, {})",
-            self.bytes.len(),
-            self.digest()
-        )
+        write!(f, "Canonical({} bytes, {})", self.len(), self.digest())
     }
 }
 
 /// Encodes an object field by field, in the order of the fields' names. The bytes are those of
 /// [`Canonical::sealed`] for the whole object, which need not exist.
 pub struct ObjectEncoder<'a> {
-    out: Vec<u8>,
+    out: Assembler,
     /// `None` if there are no secrets.
     secret_set: Option<&'a SecretSet>,
     holds_secrets: Cell<bool>,
@@ -164,8 +256,8 @@ impl<'a> ObjectEncoder<'a> {
     /// Creates an encoder that replaces every known secret by its keyed digest.
     #[must_use]
     pub fn sealed(secret_set: &'a SecretSet) -> Self {
-        let mut out = Vec::with_capacity(512);
-        out.push(b'{');
+        let mut out = Assembler::new();
+        out.open_object();
         Self {
             out,
             secret_set: (!secret_set.is_empty()).then_some(secret_set),
@@ -218,9 +310,8 @@ impl<'a> ObjectEncoder<'a> {
 
     /// Adds a field whose value is encoded already.
     pub fn canonical(&mut self, name: &str, value: &Canonical) {
-        self.put(name, |_, out| out.extend_from_slice(&value.bytes));
-        self.holds_secrets
-            .set(self.holds_secrets.get() || value.holds_secrets);
+        self.put(name, |_, _| {});
+        self.out.canonical(value);
     }
 
     fn put(&mut self, name: &str, value: impl FnOnce(Option<&Sealing<'_>>, &mut Vec<u8>)) {
@@ -228,17 +319,18 @@ impl<'a> ObjectEncoder<'a> {
             secret_set,
             found: &self.holds_secrets,
         });
-        encode_string(name, sealing.as_ref(), &mut self.out);
-        value(sealing.as_ref(), &mut self.out);
+        encode_string(name, sealing.as_ref(), &mut self.out.own);
+        value(sealing.as_ref(), &mut self.out.own);
     }
 
     /// Returns the whole object.
     #[must_use]
     pub fn finish(mut self) -> Canonical {
-        self.out.push(END);
+        self.out.end();
+        let whole = self.out.finish();
         Canonical {
-            bytes: self.out.into(),
-            holds_secrets: self.holds_secrets.get(),
+            holds_secrets: whole.holds_secrets || self.holds_secrets.get(),
+            ..whole
         }
     }
 }

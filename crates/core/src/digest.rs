@@ -18,6 +18,32 @@ impl Digest {
         Self(sha2::Sha256::digest(bytes).into())
     }
 
+    /// Computes the digest of bytes that are given in chunks.
+    #[must_use]
+    pub fn sha256_of_chunks<'a>(chunks: impl Iterator<Item = &'a [u8]>) -> Self {
+        let mut hasher = sha2::Sha256::new();
+        chunks.for_each(|chunk| hasher.update(chunk));
+        Self(hasher.finalize().into())
+    }
+
+    /// Computes the digest of several parts as [`Digest::sha256_of_parts`] does; the last part, of `length` bytes, is
+    /// given in chunks.
+    #[must_use]
+    pub fn sha256_of_parts_and_chunks<'a>(
+        parts: &[&[u8]],
+        length: usize,
+        chunks: impl Iterator<Item = &'a [u8]>,
+    ) -> Self {
+        let mut hasher = sha2::Sha256::new();
+        for part in parts {
+            hasher.update((part.len() as u64).to_le_bytes());
+            hasher.update(part);
+        }
+        hasher.update((length as u64).to_le_bytes());
+        chunks.for_each(|chunk| hasher.update(chunk));
+        Self(hasher.finalize().into())
+    }
+
     /// Computes the digest of several parts, each preceded by its length, so that different lists of parts
     /// have different digests.
     #[must_use]

@@ -67,6 +67,20 @@ impl<'a> Scanner<'a> {
         }
     }
 
+    /// Creates a scanner of a value within so many objects and arrays.
+    #[must_use]
+    pub fn nested(text: &'a [u8], depth: u32) -> Self {
+        Self {
+            depth,
+            ..Self::new(text)
+        }
+    }
+
+    /// Passes over a value of so many bytes that the caller knows to come next.
+    pub fn pass(&mut self, bytes: usize) {
+        self.at += bytes;
+    }
+
     /// Returns the byte offset of the next input; after [`Scanner::peek`], of its first byte that is not
     /// white space.
     #[must_use]
@@ -468,15 +482,13 @@ pub fn is_empty(value: &serde_json::Value) -> bool {
 /// Returns the number of values of a JSON text, one too many for each empty list and object.
 #[must_use]
 pub fn values(text: &[u8]) -> usize {
-    let (mut count, mut in_string, mut is_escaped) = (1, false, false);
-    for byte in text {
-        match byte {
-            _ if is_escaped => is_escaped = false,
-            b'\\' if in_string => is_escaped = true,
-            b'"' => in_string = !in_string,
-            b',' | b'[' | b'{' if !in_string => count += 1,
-            _ => {}
-        }
+    let (mut count, mut at) = (1, 0);
+    while let Some(byte) = text.get(at) {
+        at = match byte {
+            b'"' => string_end(text, at).unwrap_or(text.len()),
+            _ => at + 1,
+        };
+        count += usize::from(matches!(byte, b',' | b'[' | b'{'));
     }
     count
 }

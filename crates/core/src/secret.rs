@@ -16,6 +16,7 @@ use zeroize::Zeroize;
 
 mod credentials;
 
+pub(crate) use credentials::names_a_credential;
 pub use credentials::{find_credentials, mask_credentials, redact_value};
 
 use crate::Digest;

@@ -247,7 +247,10 @@ impl<'a> Attempt<'a> {
             Cacheability::Sampled if mode == CacheMode::On => {
                 let slot = shared.retries.slot(identity.key(), Instant::now());
                 let (name, is_new_key) = (slot.name(), slot.is_new());
-                let identity = identify(Sample::Attempt(&name));
+                let identity = identify(Sample::Attempt {
+                    name: &name,
+                    of: identity.key(),
+                });
                 let delivery = Delivery::new(&shared.lengths, identity.key(), read.form);
                 // A retry of a client that has left gets this slot, and with it the key of the same answer.
                 let settle = move |is_complete: bool| {
@@ -324,7 +327,9 @@ impl<'a> Attempt<'a> {
             return Ok(mode);
         };
         let policy = self.policy(identity, mode, Some(DAY), SingleFlight::Off);
-        let Ok(found) = self.shared.cache.probe(&identity.call(), &policy).await else {
+        let call = identity.call();
+        let found = self.shared.cache.probe(identity.keyed(&call), &policy);
+        let Ok(found) = found.await else {
             return Ok(mode);
         };
         let created = found.entry.map_or(0, |entry| entry.created);
@@ -419,10 +424,11 @@ impl<'a> Attempt<'a> {
         let policy = self.policy(identity, mode, Some(Duration::ZERO), SingleFlight::Off);
         let outbound = self.outbound(identity)?;
         let reason = Reason::Declined(reason);
+        let call = identity.call();
         let ticket = self
             .shared
             .cache
-            .bypass(&identity.call(), &policy, reason.clone());
+            .bypass(identity.keyed(&call), &policy, reason.clone());
         let status = CacheStatus::Bypass(reason.clone());
         let status = cache_status::of_call(&status, &identity.key(), None);
         let text = reason.to_string();
@@ -486,7 +492,8 @@ impl<'a> Attempt<'a> {
                 )
             };
             let call = identity.call();
-            let outcome = self.shared.cache.through_with(&call, &hit, run, work).await;
+            let asked = identity.keyed(&call);
+            let outcome = self.shared.cache.through_with(asked, &hit, run, work).await;
             let outcome =
                 outcome.map_err(|miss| not_cached(&self.why_absent(&miss.reason, ordinal)))?;
             match self.respond(outcome, head_of_run, &keeping, ordinal).await {

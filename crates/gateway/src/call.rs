@@ -1,6 +1,6 @@
 //! The cache key of a request: tenant, upstream, path, headers that can change the answer, body.
 
-use cachalot_cache::{Call, CallKind, Key, Scope};
+use cachalot_cache::{Call, CallKind, Key, KeyedCall, Scope};
 use cachalot_core::{Canonical, DigestKey, SecretSet};
 use http::HeaderMap;
 use http::header::ACCEPT;
@@ -49,8 +49,12 @@ pub(crate) enum Sample<'a> {
     Any,
     /// The number of the request among the equal ones of a run.
     Ordinal(u32),
-    /// The one of this attempt.
-    Attempt(&'a str),
+    /// The one of an attempt, which no other process and no later version asks for.
+    Attempt {
+        name: &'a str,
+        /// The key of any sample of the request.
+        of: Key,
+    },
 }
 
 impl CallIdentity {
@@ -78,8 +82,8 @@ impl CallIdentity {
         let query = query.as_deref();
         let mut input = cachalot_core::canonical::ObjectEncoder::sealed(secret_set);
         input.field("agent", &json!(agent));
-        if let Sample::Attempt(attempt) = sample {
-            input.text("attempt", attempt);
+        if let Sample::Attempt { name, .. } = sample {
+            input.text("attempt", name);
         }
         input.canonical("body", &body.value);
         // With the number, no other body has the same bytes: without IDs, there are twice as many such values.
@@ -110,8 +114,13 @@ impl CallIdentity {
             name: &name,
             input: &input,
         };
+        let key = match sample {
+            Sample::Any | Sample::Ordinal(_) => Key::for_call(&call),
+            // Without digesting a long body again.
+            Sample::Attempt { name, of } => of.for_attempt(name),
+        };
         Self {
-            key: Key::for_call(&call),
+            key,
             scope,
             name,
             input,
@@ -131,6 +140,11 @@ impl CallIdentity {
             name: &self.name,
             input: &self.input,
         }
+    }
+
+    /// The call with its key.
+    pub(crate) fn keyed<'a>(&self, call: &'a Call<'a>) -> KeyedCall<'a> {
+        KeyedCall::new(call, self.key)
     }
 
     /// The tenant: the digest of its credentials, `key:NAME` or `scope:NAME`.

@@ -78,6 +78,7 @@ impl std::fmt::Display for Cacheability {
         match self {
             Self::Repeatable { .. } => formatter.write_str("repeatable"),
             Self::Sampled => formatter.write_str("sampled"),
+            Self::InRun(reason) => write!(formatter, "stored in runs only: {reason}"),
             Self::Never(reason) => write!(formatter, "never stored: {reason}"),
         }
     }

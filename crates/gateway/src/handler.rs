@@ -366,8 +366,7 @@ impl Handler {
         // an equal request of another one has to find the stored answer, which is that of one upstream.
         let digest = || {
             let beginning = route.endpoint.beginning(&read.parsed.value);
-            let beginning =
-                beginning.unwrap_or_else(|| Digest::sha256(read.canonical.value.as_bytes()));
+            let beginning = beginning.unwrap_or_else(|| read.canonical.value.digest());
             match &read.tenant {
                 Some(tenant) => Digest::sha256_of_parts(&[tenant.as_bytes(), beginning.as_bytes()]),
                 None => beginning,

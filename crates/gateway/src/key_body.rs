@@ -56,7 +56,7 @@ impl KeyBody {
     /// The size of the encoded forms in bytes.
     pub(crate) fn size(&self) -> usize {
         let order = self.order.as_ref();
-        self.value.as_bytes().len() + order.map_or(0, |order| order.as_bytes().len())
+        self.value.len() + order.map_or(0, Canonical::len)
     }
 }
 

@@ -210,11 +210,9 @@ mod tests {
     }
 
     fn bytes(body: &KeyBody) -> Vec<u8> {
-        let order = body
-            .order
-            .as_ref()
-            .map_or(&[][..], |order| order.as_bytes());
-        [body.value.as_bytes(), order].concat()
+        let order = body.order.as_ref();
+        let order = order.map_or_else(Vec::new, |order| order.as_bytes().into_owned());
+        [body.value.as_bytes().into_owned(), order].concat()
     }
 
     fn claude(session: &str, checksum: &str, system: &str) -> Value {

@@ -18,7 +18,7 @@ use crate::outcome::Outcome;
 use crate::policy::{CacheMode, Domain, HitPolicy, Policy};
 use crate::summary::CacheStatus;
 use crate::witness::SERVE_CHECK_TIMEOUT;
-use crate::{Call, Key, Reason};
+use crate::{Key, KeyedCall, Reason};
 
 use super::request::Request;
 
@@ -462,10 +462,10 @@ async fn find_local_copy(
 /// Implements [`crate::Cache::probe`].
 pub(crate) async fn probe(
     engine: &Arc<Engine>,
-    call: &Call<'_>,
+    KeyedCall { call, key }: KeyedCall<'_>,
     policy: &Policy,
 ) -> Result<Outcome, Reason> {
-    let request = Request::new(engine, Key::for_call(call), call, &policy.hit, &policy.run);
+    let request = Request::new(engine, key, call, &policy.hit, &policy.run);
     let found = match policy.hit.mode {
         CacheMode::Off => Err(Reason::Off),
         CacheMode::Refresh => Err(Reason::Refresh),

@@ -3,19 +3,16 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use cachalot_core::secret::{mask_credentials, redact_value};
-use cachalot_core::{Millis, Spend};
+use cachalot_core::secret::mask_credentials;
+use cachalot_core::{Digest, Millis, Spend};
 use rusqlite::{Connection, TransactionBehavior, params};
-use serde_json::Value;
 
 use super::limits::{self, LedgerLimits};
 use super::tally::RecentHit;
 use super::{CallStatus, HANDLE_LABEL, LedgerTotals, PendingRow};
 use crate::CallKind;
 
-/// Maximum length of a text in an input; a longer one is cut, with its digest so that differences still show.
-const MAX_TEXT_BYTES: usize = 2_000;
-/// Maximum length of an input; a longer one is not kept.
+/// Maximum length of an input as it is shown; a longer one is not kept.
 const MAX_INPUT_BYTES: usize = 64 << 10;
 
 /// Number of rows after which the thread lets others run: on a busy machine, requests do not wait for a whole batch.
@@ -206,9 +203,6 @@ impl<'a> CallRow<'a> {
                 Cow::Owned(text) => mask_credentials(&text).into_owned().into(),
             })
         };
-        let mut input = row.input.readable();
-        redact_value(&mut input, &row.secret_set);
-        shorten(&mut input);
         Self {
             at: row.at,
             kind: row.kind,
@@ -223,8 +217,8 @@ impl<'a> CallRow<'a> {
             failure: shown(&row.failure),
             unpriced: shown(&row.unpriced),
             failed: row.failed,
-            input: Some(input.to_string()).filter(|input| input.len() <= MAX_INPUT_BYTES),
-            input_digest: Some(row.input.digest().to_hex()),
+            input: row.input.shown(&row.secret_set, MAX_INPUT_BYTES),
+            input_digest: Some(input_digest(row).to_hex()),
             paid: row.paid,
             saved: row.saved,
         }
@@ -294,21 +288,12 @@ fn add(
     Ok(())
 }
 
-/// Cuts long texts and appends the digest of the whole text, so that different texts stay different.
-fn shorten(value: &mut Value) {
-    match value {
-        Value::String(text) if text.len() > MAX_TEXT_BYTES => {
-            let digest = cachalot_core::Digest::sha256(text.as_bytes()).to_hex();
-            let cut = text.floor_char_boundary(200);
-            *text = format!(
-                "{}… ({} bytes, sha256 {})",
-                &text[..cut],
-                text.len(),
-                &digest[..16]
-            );
-        }
-        Value::Array(items) => items.iter_mut().for_each(shorten),
-        Value::Object(fields) => fields.values_mut().for_each(shorten),
-        _ => {}
+/// Returns a digest that is the same for equal inputs of calls with the same name and scope. A long input is not digested
+/// again: its key is such a digest.
+fn input_digest(row: &PendingRow) -> Digest {
+    if row.input.len() <= MAX_INPUT_BYTES {
+        row.input.digest()
+    } else {
+        Digest::sha256_of_parts(&[b"cachalot input 1", row.key.digest().as_bytes()])
     }
 }

@@ -23,6 +23,29 @@ pub(super) fn encode(text: &[u8], omitted: &[&str]) -> Result<Vec<u8>, Canonical
     Ok(encoder.out)
 }
 
+/// Encodes the value that a text begins with, within `depth` objects and arrays; returns its length in the text, too.
+pub(super) fn encode_value(text: &[u8], depth: u32) -> Result<(Vec<u8>, usize), CanonicalError> {
+    let mut encoder = Encoder {
+        scanner: Scanner::nested(text, depth),
+        out: Vec::new(),
+        fields: vec![],
+        unescaped: vec![],
+    };
+    encoder.value()?;
+    let length = encoder.scanner.at();
+    match std::str::from_utf8(&text[..length]) {
+        Ok(_) => {}
+        Err(error) => {
+            return Err(CanonicalError {
+                reason: "not UTF-8",
+                at: error.valid_up_to(),
+            });
+        }
+    }
+    encoder.out.shrink_to_fit();
+    Ok((encoder.out, length))
+}
+
 /// The position in the output of a field of the object being encoded.
 #[derive(Clone, Copy)]
 struct Field {

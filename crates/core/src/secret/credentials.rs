@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use memchr::memmem;
+
 use super::{MASK, SecretSet};
 
 mod addresses;
@@ -11,7 +13,7 @@ mod assignments;
 
 /// True if values of fields of that name are credentials, regardless of their shape: `password`,
 /// `db_password`, `X-Auth-Token`, `openaiApiKey`. Case and separators do not matter.
-fn names_a_credential(name: &str) -> bool {
+pub(crate) fn names_a_credential(name: &str) -> bool {
     const ENDINGS: [&str; 16] = [
         "authorization",
         "apikey",
@@ -38,19 +40,22 @@ fn names_a_credential(name: &str) -> bool {
         "passphrase",
         "secret",
     ];
-    let folded = folded(name);
-    ENDINGS.iter().any(|ending| folded.ends_with(ending))
+    ENDINGS.iter().any(|ending| ends_with(name, ending))
         || name
             .split(|c: char| !c.is_ascii_alphanumeric())
             .any(|word| WORDS.iter().any(|known| word.eq_ignore_ascii_case(known)))
 }
 
+/// True if the letters and digits of a name, in lower case, end with `ending`.
+fn ends_with(name: &str, ending: &str) -> bool {
+    let mut signs = signs(name).rev();
+    ending.bytes().rev().all(|byte| signs.next() == Some(byte))
+}
+
 /// The letters and digits of a name, in lower case.
-fn folded(name: &str) -> String {
-    name.chars()
-        .filter(char::is_ascii_alphanumeric)
-        .map(|c| c.to_ascii_lowercase())
-        .collect()
+fn signs(name: &str) -> impl DoubleEndedIterator<Item = u8> {
+    let signs = name.bytes().filter(u8::is_ascii_alphanumeric);
+    signs.map(|byte| byte.to_ascii_lowercase())
 }
 
 /// True if a word has the shape of a provider's credential.
@@ -110,12 +115,11 @@ pub fn mask_credentials(text: &str) -> Cow<'_, str> {
 /// - the whole text, if it contains a private key.
 #[must_use]
 pub fn find_credentials(text: &str) -> Vec<Range<usize>> {
-    if text.contains("-----BEGIN ") && text.contains("PRIVATE KEY-----") {
+    let contains = |what: &str| memmem::find(text.as_bytes(), what.as_bytes()).is_some();
+    if contains("-----BEGIN ") && contains("PRIVATE KEY-----") {
         return std::iter::once(0..text.len()).collect();
     }
-    let part_of_word = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    let words: BTreeSet<&str> = text
-        .split(|c: char| !part_of_word(c))
+    let words: BTreeSet<&str> = long_words(text)
         .filter(|word| looks_like_a_credential(word))
         .collect();
     let mut found: Vec<Range<usize>> = words
@@ -140,11 +144,39 @@ pub fn find_credentials(text: &str) -> Vec<Range<usize>> {
     found
 }
 
+/// Minimum length of a word with the shape of a credential.
+const MIN_WORD: usize = 20;
+
+/// Returns the words of a text that have at least [`MIN_WORD`] bytes, in order. Looks at one byte of so many, because such
+/// a word contains one of them, and most words are short.
+fn long_words(text: &str) -> impl Iterator<Item = &str> {
+    let bytes = text.as_bytes();
+    let is_of_word = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
+    let mut at = MIN_WORD - 1;
+    std::iter::from_fn(move || {
+        while let Some(byte) = bytes.get(at) {
+            if !is_of_word(byte) {
+                at += MIN_WORD;
+                continue;
+            }
+            let before = bytes[..at].iter().rev().take_while(|byte| is_of_word(byte));
+            let behind = bytes[at..].iter().take_while(|byte| is_of_word(byte));
+            let (start, end) = (at - before.count(), at + behind.count());
+            // The byte at the end is none of a word.
+            at = end + MIN_WORD;
+            if end - start >= MIN_WORD {
+                return text.get(start..end);
+            }
+        }
+        None
+    })
+}
+
 /// Returns the range after each occurrence of an authorization scheme.
 fn after_scheme(text: &str, scheme: &str) -> Vec<Range<usize>> {
     const MIN_LENGTH: usize = 8;
-    text.match_indices(scheme)
-        .map(|(at, _)| {
+    memmem::find_iter(text.as_bytes(), scheme)
+        .map(|at| {
             let start = at + scheme.len();
             let end = text[start..]
                 .find(|c: char| c.is_whitespace() || "\"',".contains(c))

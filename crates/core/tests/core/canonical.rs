@@ -5,5 +5,6 @@ mod oracle;
 mod readable;
 mod refused;
 mod sealed;
+mod shown;
 mod texts;
 pub(crate) mod values;

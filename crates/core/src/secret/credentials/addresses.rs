@@ -2,13 +2,18 @@
 
 use std::ops::Range;
 
-use super::{folded, names_a_credential};
+use memchr::{memchr_iter, memmem};
+
+use super::{ends_with, names_a_credential, signs};
+
+/// The separator of the scheme of a URL.
+const SEPARATOR: &str = "://";
 
 /// Returns the passwords of all `scheme://user:password@host` in a text, in order.
 pub(super) fn passwords(text: &str) -> Vec<Range<usize>> {
-    text.match_indices("://")
-        .filter_map(|(at, separator)| {
-            let start = at + separator.len();
+    memmem::find_iter(text.as_bytes(), SEPARATOR)
+        .filter_map(|at| {
+            let start = at + SEPARATOR.len();
             let length = text[start..]
                 .find(|c: char| "/?#\\".contains(c) || ends_an_address(c))
                 .unwrap_or(text.len() - start);
@@ -25,7 +30,7 @@ pub(super) fn passwords(text: &str) -> Vec<Range<usize>> {
 /// or credentials, in order. A text may also begin with a parameter, like the body of a form.
 pub(super) fn parameters(text: &str) -> Vec<Range<usize>> {
     let mut found: Vec<Range<usize>> = Vec::new();
-    for (at, _) in text.match_indices('=') {
+    for at in memchr_iter(b'=', text.as_bytes()) {
         let name = &text[name_start(text, at)..at];
         let before = text[..at - name.len()].chars().next_back();
         let secret = match before {
@@ -58,8 +63,8 @@ fn name_start(text: &str, end: usize) -> usize {
 
 /// True for names that mean a signature or key only as a parameter of a URL.
 fn is_authorizing(name: &str) -> bool {
-    let name = folded(name);
-    name == "key" || name == "sig" || name.ends_with("signature")
+    let is = |word: &str| signs(name).eq(word.bytes());
+    is("key") || is("sig") || ends_with(name, "signature")
 }
 
 /// True for white space and the delimiters of URLs in texts, JSON and shell commands.

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use memchr::memchr2_iter;
+
 use super::names_a_credential;
 
 /// Minimum length of a credential; a shorter value is more likely a word, a type or a count.
@@ -15,7 +17,7 @@ pub(super) fn values(text: &str) -> Vec<Range<usize>> {
     // The end of the last value: a value is not scanned again, because that takes quadratic time for a long
     // one.
     let mut seen = 0;
-    for (at, _) in text.match_indices(['=', ':']) {
+    for at in memchr2_iter(b'=', b':', text.as_bytes()) {
         if at < seen || !names_a_credential(name_before(&text[..at])) {
             continue;
         }

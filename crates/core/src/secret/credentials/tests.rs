@@ -173,6 +173,16 @@ fn values_assigned_to_credential_names_are_masked() {
     }
 }
 
+proptest::proptest! {
+    #[test]
+    fn long_words_are_those_of_a_split(text in "([a-c.é-]{0,45}[ é]){0,6}[a-z_-]{0,25}") {
+        let is_of_word = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        let words = text.split(|c: char| !is_of_word(c));
+        let expected: Vec<&str> = words.filter(|word| word.len() >= MIN_WORD).collect();
+        proptest::prop_assert_eq!(long_words(&text).collect::<Vec<_>>(), expected);
+    }
+}
+
 #[test]
 fn overlapping_rules_find_a_credential_once() {
     let text = "Bearer sk-abcdefghijklmnopqrstuv, token=sk-abcdefghijklmnopqrstuv";

@@ -101,7 +101,7 @@ fn text_in_the_sealed_form_is_another_input() {
     let secret_set = secret_set(&["hunter2"]);
     let sealed = Canonical::sealed(&json!("a hunter2"), &secret_set);
     let digest = secret_set.key().unwrap().digest(b"hunter2");
-    let raw = String::from_utf8_lossy(sealed.as_bytes()).into_owned();
+    let raw = String::from_utf8_lossy(&sealed.as_bytes()).into_owned();
     for literal in [
         format!("a {MASK}"),
         format!("a {digest}"),

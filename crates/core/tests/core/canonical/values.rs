@@ -175,8 +175,8 @@ fn integers_are_equal_in_every_representation() {
         Canonical::value(&json!(5_i64))
     );
     assert_eq!(
-        Canonical::value(&json!(u64::MAX)).as_bytes(),
-        b"d\x1418446744073709551615"
+        *Canonical::value(&json!(u64::MAX)).as_bytes(),
+        *b"d\x1418446744073709551615"
     );
 }
 
