@@ -6,6 +6,8 @@
 # repairs it: one of the user, or of the system. One of the system is skipped, with a warning, if it is below a folder
 # that others can write, such as the folder for temporary files.
 #
+# Reported as https://github.com/google-gemini/gemini-cli/issues/27550, open since May 2026.
+#
 # Seen on 2026-11-30 with @google/gemini-cli 0.61.0 and Node.js 26.12.1:
 #   both variables: 41, no request
 #   both variables, selectedType in the user's settings: 1, POST /v1beta/models/NAME:streamGenerateContent
