@@ -215,6 +215,15 @@ impl ClientProfile {
     }
 }
 
+/// Returns the names of the texts of a client of the program that differ between two runs and are in the key: what
+/// [`CommandRun::ignored_texts`](crate::CommandRun) may name. Empty for an unknown client.
+#[must_use]
+pub fn varying_texts(client: &str) -> Vec<&'static str> {
+    let client = Clients::built_in().named(client);
+    let texts = client.into_iter().flat_map(|client| &client.value.texts);
+    texts.map(|text| text.name.as_str()).collect()
+}
+
 /// Checks what depends on the clients of the program.
 pub(crate) fn check_clients(clients: &[Client], problems: &mut Vec<Problem>) {
     let all = Clients::with(clients);

@@ -101,6 +101,7 @@ mod upstream;
 mod usage_filter;
 mod virtual_key;
 
+pub use client_profile::varying_texts;
 pub use client_setup::{
     BaseUrl, ClientKey, ClientSettings, ClientSetup, ClientTable, CopiedFile, Folder, GatewayUrls,
     RecognizedClient, ReplacedBaseUrl,

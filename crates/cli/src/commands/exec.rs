@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
-use cachalot_core::Secret;
+use cachalot_core::{Problem, Secret};
 use cachalot_gateway::{
     ClientTable, CommandRun, Gateway, GatewayOptions, Limits, Settings, StoreMetrics, Upstream,
 };
@@ -91,6 +91,7 @@ async fn run(
     let environment = &process_environment.environment;
     let mode = Mode::new(arguments);
     let client = setup::client(arguments.agent.as_deref(), &arguments.command)?;
+    check_ignored(&arguments.ignore, client.map(|client| client.name))?;
     let servers = Servers::find(client, environment, &process_environment.directory)?;
     let given = given_upstreams(&arguments.upstream)?;
     let settings = with_upstreams(Settings::new(Upstream::built_in()), &servers.upstreams);
@@ -213,6 +214,29 @@ async fn run(
         text += &unknown_client(&arguments.command[0].to_string_lossy());
     }
     Ok((text, ExitCode::from(code)))
+}
+
+/// Checks the names of texts that are not compared with the recording.
+fn check_ignored(ignored: &[String], client: Option<&str>) -> Result<()> {
+    let known = client
+        .map(cachalot_gateway::varying_texts)
+        .unwrap_or_default();
+    let Some(unknown) = ignored.iter().find(|name| !known.contains(&name.as_str())) else {
+        return Ok(());
+    };
+    let message = match (client, known.as_slice()) {
+        (None, _) => format!(
+            "--ignore {unknown}: the command is no known client; --agent NAME says which one it runs"
+        ),
+        (Some(client), []) => {
+            format!("--ignore {unknown}: no text of {client} is known to differ between two runs")
+        }
+        (Some(client), known) => format!(
+            "--ignore {unknown}: the texts of {client} that differ between two runs are {}",
+            known.join(", ")
+        ),
+    };
+    Err(CommandError::usage(Problem::new("bad-value", message)))
 }
 
 /// Returns the note on a command that is no known client and has sent no request.
