@@ -48,7 +48,7 @@ pub(crate) struct ClientProfile {
 pub(crate) struct VaryingText {
     /// The tools in whose results the line is. Without any, it is in messages and instructions.
     pub(crate) tools: Vec<String>,
-    /// The whole line, with placeholders: `{date}`, `{hex}`, `{long_date}`, `{number}`, `{short_date}`, `{time}`, `{uuid}`.
+    /// The whole line, with placeholders: `{date}`, `{hex}`, `{long_date}`, `{number}`, `{path}`, `{short_date}`, `{time}`, `{us_date}`, `{uuid}`.
     pub(crate) line: String,
     #[setting(skip)]
     pub(crate) pattern: Option<TextPattern>,

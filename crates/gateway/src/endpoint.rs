@@ -266,7 +266,7 @@ impl Endpoint {
         let refuse = |setting: Setting, object_reference: &mut dyn FnMut() -> Option<String>| {
             judging::state(members, object)
                 .or_else(|| judging::form(operation, members, object, setting))
-                .or_else(|| self.lookup(members, object, accepted))
+                .or_else(|| self.lookup(members, object, accepted, setting))
                 .or_else(|| judging::unknown_type(self, members, object, setting))
                 .or_else(|| judging::remote(self, members, object))
                 .or_else(|| {
@@ -302,7 +302,13 @@ impl Endpoint {
 
     /// Returns the reason why the provider may look something up, or run a tool: a member that is not known, a tool of
     /// the provider, a model that searches.
-    fn lookup(self, members: &Members, body: &Object, accepted: &[String]) -> Option<String> {
+    fn lookup(
+        self,
+        members: &Members,
+        body: &Object,
+        accepted: &[String],
+        setting: Setting,
+    ) -> Option<String> {
         let asks_model = matches!(
             self.operation(),
             Some(Operation::Answer | Operation::Compact)
@@ -319,7 +325,8 @@ impl Endpoint {
                 "a model with `{part}` in its name looks something up"
             ));
         }
-        judging::unknown(members, body, accepted).or_else(|| server_tool(self, members, body))
+        judging::unknown(members, body, accepted)
+            .or_else(|| server_tool(self, members, body, setting))
     }
 }
 
@@ -396,14 +403,16 @@ r responses {"model": "m", "input": [{"type": "reasoning", "id": "rs_1", "summar
 n responses {"model": "m", "previous_response_id": "resp_1"}
 n responses {"model": "m", "conversation": "conv_1"}
 n responses {"model": "m", "background": true}
-n responses {"model": "m", "tools": [{"type": "web_search"}]}
+r responses {"model": "m", "tools": [{"type": "web_search"}, {"type": "function", "name": "f"}]}
+n responses {"model": "m", "tools": [{"type": "web_search_of_tomorrow"}]}
+n responses {"model": "m", "tools": [{"type": "mcp"}]}
 n responses {"model": "m", "input": [{"type": "file_search_call", "id": "fs_1"}]}
 n responses {"model": "m", "input": [{"content": [{"type": "input_file", "file_id": "file-1"}]}]}
 n responses {"model": "m", "store": false, "temperature": 0, "previous_response_id": "resp_1"}
 n responses {"model": "m", "store": false, "temperature": 0, "conversation": "conv_1"}
 n responses {"model": "m", "store": false, "temperature": 0, "background": true}
 n responses {"model": "m", "store": false, "temperature": 0, "prompt": {"id": "pmpt_1"}}
-n responses {"model": "m", "store": false, "temperature": 0, "tools": [{"type": "web_search"}]}
+r responses {"model": "m", "store": false, "temperature": 0, "tools": [{"type": "web_search"}]}
 n responses {"model": "m", "store": false, "temperature": 0, "tools": [{"type": "mcp"}]}
 r responses {"model": "m", "store": false, "temperature": 0, "input": [{"type": "item_reference", "id": "x"}]}
 r responses {"model": "m", "store": false, "temperature": 0, "input": [{"id": "msg_123"}]}

@@ -21,21 +21,27 @@ enum Varying {
     LongDate,
     /// `{number}`: digits, which may have a decimal point among them.
     Number,
+    /// `{path}`: an absolute path without white space.
+    Path,
     /// `{short_date}`: `Sat Nov 28 2026`.
     ShortDate,
     /// `{time}`: a date and a time of ISO 8601, such as `2026-11-28T10:00:00.000Z`.
     Time,
+    /// `{us_date}`: `11/28/2026`.
+    UsDate,
     /// `{uuid}`.
     Uuid,
 }
 
-const VARYING: [(&str, Varying); 7] = [
+const VARYING: [(&str, Varying); 9] = [
     ("date", Varying::Date),
     ("hex", Varying::Hex),
     ("long_date", Varying::LongDate),
     ("number", Varying::Number),
+    ("path", Varying::Path),
     ("short_date", Varying::ShortDate),
     ("time", Varying::Time),
+    ("us_date", Varying::UsDate),
     ("uuid", Varying::Uuid),
 ];
 
@@ -153,7 +159,7 @@ pub(crate) enum PatternError {
     #[error("a `{{` is not closed")]
     Open,
     #[error(
-        "`{{{0}}}` is no placeholder; there are {{date}}, {{hex}}, {{long_date}}, {{number}}, {{short_date}}, {{time}} and {{uuid}}"
+        "`{{{0}}}` is no placeholder; there are {{date}}, {{hex}}, {{long_date}}, {{number}}, {{path}}, {{short_date}}, {{time}}, {{us_date}} and {{uuid}}"
     )]
     Unknown(String),
     #[error("a pattern is one line")]
@@ -183,8 +189,13 @@ impl Varying {
                     digits => whole + 1 + digits,
                 }
             }
+            Self::Path => match text.find(char::is_whitespace).unwrap_or(text.len()) {
+                length if text.starts_with('/') => length,
+                _ => 0,
+            },
             Self::ShortDate => short_date(text)?,
             Self::Time => time(text)?,
+            Self::UsDate => us_date(text)?,
             Self::Uuid => {
                 let shape = "00000000-0000-0000-0000-000000000000";
                 let is_match = text.len() >= shape.len()
@@ -226,6 +237,14 @@ fn long_date(text: &str) -> Option<usize> {
     let rest = rest[month.len()..].strip_prefix(' ')?;
     let of_month = digits(rest, "00").or_else(|| digits(rest, "0"))?;
     let rest = rest[of_month..].strip_prefix(", ")?;
+    let rest = &rest[digits(rest, "0000")?..];
+    Some(text.len() - rest.len())
+}
+
+fn us_date(text: &str) -> Option<usize> {
+    let number = |text| digits(text, "00").or_else(|| digits(text, "0"));
+    let rest = text[number(text)?..].strip_prefix('/')?;
+    let rest = rest[number(rest)?..].strip_prefix('/')?;
     let rest = &rest[digits(rest, "0000")?..];
     Some(text.len() - rest.len())
 }
@@ -278,6 +297,11 @@ mod tests {
             ("  Date: {short_date}", "  Date: Mon Nov 30 2026"),
             ("<t>{time}</t>", "<t>2026-11-28T10:00:00.123Z</t>"),
             ("<t>{time}</t>", "<t>2026-11-28T10:00:00+01:00</t>"),
+            ("2. Date: {us_date}", "2. Date: 1/30/2026"),
+            (
+                "Folder: {path}",
+                "Folder: /home/user/.copilot/session-state/1",
+            ),
             ("id {uuid}", "id 00000000-0000-7000-8000-00000000000f"),
         ] {
             let pattern = TextPattern::parse(pattern).unwrap();
@@ -296,6 +320,9 @@ mod tests {
             ),
             ("t {number}s", "t .5s"),
             ("on {short_date}", "on Mon Noé 30 2026"),
+            ("on {us_date}", "on 1/301/2026"),
+            ("in {path}", "in /home/user and do it"),
+            ("in {path}", "in home"),
             ("on {date}", "on 2026-1-28"),
             ("on {date}", "on 2026-11-2é"),
             ("on {long_date}", "on Saturday, November 281, 2026"),

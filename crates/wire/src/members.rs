@@ -101,6 +101,9 @@ pub struct ToolFacts {
     /// Values of members, by path, under which the client runs it.
     #[serde(default)]
     when: BTreeMap<String, String>,
+    /// True if an answer shows by an item or a block that the tool was used.
+    #[serde(default)]
+    shown: bool,
     /// The member with a list of tools, which are judged one by one.
     list: Option<String>,
     /// The version of the SDK that added it; `None` for that of the table.
@@ -361,6 +364,14 @@ impl Members {
         };
         let facts = self.tool(kind);
         facts.is_some_and(|facts| facts.is_run_by_client(tool))
+    }
+
+    /// Returns true for a tool of the provider of which an answer shows whether it was used.
+    #[must_use]
+    pub fn is_shown_if_used(&self, tool: &Value) -> bool {
+        let kind = tool.get("type").and_then(Value::as_str);
+        let facts = kind.and_then(|kind| self.tool(kind));
+        facts.is_some_and(|facts| facts.run_by == Runner::Provider && facts.shown)
     }
 
     /// Returns the row of a type of tools.

@@ -7,7 +7,7 @@ use cachalot_model::wire::Members;
 use serde_json::Value;
 
 use super::members::{client_data, find_in, items_of};
-use super::{Endpoint, Object};
+use super::{Endpoint, Object, Setting};
 
 /// The member with a list of tools, in all formats and at any depth.
 const LIST: &str = "tools";
@@ -18,11 +18,22 @@ const CHOICE: &str = "allowed_tools";
 
 /// Returns the reason why the answer depends on the tools of a request: the provider runs one of them, or no table says
 /// that the client does.
-pub(super) fn server_tool(endpoint: Endpoint, members: &Members, body: &Object) -> Option<String> {
+///
+/// In a run, a tool of whose use an answer tells is no reason: an answer without it depends on the request alone, and one
+/// with it is not stored.
+pub(super) fn server_tool(
+    endpoint: Endpoint,
+    members: &Members,
+    body: &Object,
+    setting: Setting,
+) -> Option<String> {
     let is_of_client = client_data(endpoint);
     let is_skipped =
         |name: &str, value: &Value| is_of_client(name, value) || is_choice(name, value);
-    let judge = |tool: &Value| (!members.is_run_by_client(tool)).then(|| reason(members, tool));
+    let judge = |tool: &Value| {
+        let is_unused = setting == Setting::Run && members.is_shown_if_used(tool);
+        (!is_unused && !members.is_run_by_client(tool)).then(|| reason(members, tool))
+    };
     let find = |name: &str, value: &Value| {
         if name.eq_ignore_ascii_case(LIST) {
             match value {

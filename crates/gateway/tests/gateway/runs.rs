@@ -312,3 +312,27 @@ async fn a_run_has_answers_that_the_provider_keeps_and_what_refers_to_them() {
     let answer = setup.ask("/p/coder/r/3/v1/responses", &continued).await;
     assert_eq!(answer.source(), "bypass", "{}", answer.cache_status());
 }
+
+#[tokio::test]
+async fn a_run_has_answers_that_do_not_use_the_search_that_was_offered() {
+    let script = "rules:\n  - user: x\n    steps: [{text: a}]\n";
+    let setup = Setup::scripted(script).await;
+    let body = json!({
+        "model": "gpt-4o-mini", "store": false, "tools": [{"type": "web_search"}],
+        "input": [{"role": "user", "content": "x"}],
+    });
+    let offered = setup.ask("/v1/responses", &body).await;
+    assert_eq!(offered.source(), "bypass");
+    assert!(
+        offered
+            .cache_status()
+            .contains("the provider runs the tool"),
+        "{}",
+        offered.cache_status()
+    );
+    for expected in ["miss", "hit"] {
+        let run = format!("/p/coder/r/{expected}/v1/responses");
+        let answer = setup.ask(&run, &body).await;
+        assert_eq!(answer.source(), expected, "{}", answer.cache_status());
+    }
+}
