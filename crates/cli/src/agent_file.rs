@@ -46,6 +46,7 @@ impl Kind {
             "prefix",
             "unknown",
             "websockets",
+            "clients",
         ]
         .iter()
         .any(|key| has(key));

@@ -31,6 +31,8 @@ pub(crate) struct ClientProfile {
     pub(crate) ignored_members: Vec<Located<String>>,
     /// The IDs of the client's own inputs of Responses are in no key.
     pub(crate) own_item_ids: bool,
+    /// It sends its requests by POST at once if a WebSocket gets status 426: only these are stored and counted.
+    pub(crate) posts_without_websocket: bool,
     /// Lines of texts that differ between two runs, by name. They are in the key unless `ignore` names them.
     pub(crate) texts: Vec<Named<VaryingText>>,
     /// Names of `texts` that are in no key. A model reads them: a stored answer may be about another date.
@@ -161,6 +163,12 @@ impl Clients {
         client.map(|client| client.name.as_str())
     }
 
+    /// Returns true for the client of a WebSocket that sends its requests by POST at once if it gets none.
+    pub(crate) fn posts_without_websocket(&self, headers: &HeaderMap) -> bool {
+        let client = self.recognized(headers);
+        client.is_some_and(|client| client.value.posts_without_websocket)
+    }
+
     /// Returns the session that a request names in a header of any client.
     pub(crate) fn session(&self, headers: &HeaderMap) -> Option<String> {
         let clients = self.0.iter();
@@ -194,6 +202,7 @@ impl ClientProfile {
         self.ignored_members
             .extend_from_slice(&other.ignored_members);
         self.own_item_ids |= other.own_item_ids;
+        self.posts_without_websocket |= other.posts_without_websocket;
         self.texts.extend_from_slice(&other.texts);
     }
 

@@ -54,8 +54,9 @@ pub struct Config {
     pub(crate) unknown: UnknownMembers,
     /// What differs between two equal runs of a client, by its name. The program knows some; the file adds to them.
     pub(crate) clients: Vec<Client>,
-    /// Passes WebSockets through, whose answers are not stored. Without, they get status 426, and clients of Responses
-    /// send their requests by POST. Default: true.
+    /// Passes all WebSockets through, or none: these get status 426, and clients of Responses send their requests by POST.
+    /// What is passed through is neither stored nor counted. Default: all but those of clients that then send their
+    /// requests by POST at once, such as Codex.
     pub(crate) websockets: Option<bool>,
     /// The listener for the operator.
     pub admin: Option<AdminConfig>,

@@ -359,8 +359,10 @@ mod tests {
 
     use super::*;
 
+    /// True if the answer is not stored outside a run.
     fn is_never(endpoint: Endpoint, body: &Value) -> bool {
-        matches!(endpoint.judged(body, &[]), Cacheability::Never(_))
+        let judged = endpoint.judged(body, &[]);
+        matches!(judged, Cacheability::Never(_) | Cacheability::InRun(_))
     }
 
     /// Requests: `d` for an answer that is stored for a day, `s` for a sampled one, `r` for one that is stored in a run, `n` for one that is never stored; the
@@ -423,7 +425,7 @@ d messages {"model": "m", "temperature": 0}
 d messages {"model": "m", "temperature": 0, "tools": [{"name": "f", "input_schema": {}}]}
 d messages {"model": "m", "temperature": 0, "tools": [{"type": "custom"}]}
 d messages {"model": "m", "temperature": 0, "tools": [{"type": "bash_20250124"}]}
-n messages {"model": "m", "temperature": 0, "tools": [{"type": "web_search_20250305"}]}
+r messages {"model": "m", "temperature": 0, "tools": [{"type": "web_search_20250305"}]}
 n messages {"model": "m", "temperature": 0, "tools": [{"type": "code_execution_20250522"}]}
 n messages {"model": "m", "temperature": 0, "mcp_servers": [{"url": "https://a.example"}]}
 n messages {"model": "m", "temperature": 0, "container": "container_1"}

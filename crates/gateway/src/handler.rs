@@ -178,9 +178,13 @@ impl Handler {
         if let Some(reason) = why_unread {
             let is_tunnel = reason == tunnel::REASON;
             let may_post = is_tunnel && tunnel::has_post(route);
-            let wants_post =
-                self.shared.frozen || self.shared.command.is_some() || route.agent.is_some();
-            if (is_tunnel && !settings.websockets) || (may_post && wants_post) {
+            let wants_post = self.shared.frozen
+                || self.shared.command.is_some()
+                || route.agent.is_some()
+                || (settings.websockets.is_none()
+                    && settings.clients.posts_without_websocket(request.headers()));
+            let is_refused = settings.websockets == Some(false);
+            if (is_tunnel && is_refused) || (may_post && wants_post) {
                 return Err(tunnel::refusal());
             }
             if self.shared.frozen {

@@ -108,10 +108,10 @@ impl Gateway {
             None => None,
         };
         let limits = options.limits;
-        let mut settings = options.settings;
-        if let Some(command) = &options.command {
-            settings.clients = settings.clients.ignoring(&command.ignored_texts);
-        }
+        let settings = match &options.command {
+            Some(command) => options.settings.for_command(command),
+            None => options.settings,
+        };
         let metrics = Arc::new(Metrics::new(&options.store_metrics));
         let (stop, stopping) = watch::channel(false);
         let readiness = Readiness::new(

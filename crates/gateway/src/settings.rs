@@ -11,6 +11,7 @@ use rustls::ServerConfig;
 
 use crate::client_profile::Clients;
 use crate::collector::Collector;
+use crate::command::CommandRun;
 use crate::config::{CacheTimes, Config, CredentialSource, PrefixConfig};
 use crate::credentials::Credentials;
 use crate::error_body::ErrorBody;
@@ -30,8 +31,8 @@ pub struct Settings {
     pub(crate) accepted: Arc<[String]>,
     /// What is known of clients.
     pub(crate) clients: Clients,
-    /// WebSockets are passed through.
-    pub(crate) websockets: bool,
+    /// Set if all WebSockets are passed through, or none is.
+    pub(crate) websockets: Option<bool>,
     /// The certificate of the listeners.
     pub(crate) tls: Option<Arc<ServerConfig>>,
     /// SHA-256 of the token of the listener for the operator.
@@ -62,6 +63,9 @@ pub(crate) struct Candidates {
 
 /// The header with a key of the gateway of a client that has credentials of its own.
 const KEY_HEADER: &str = "x-cachalot-key";
+
+/// The host of OpenAI's own API.
+const OPENAI_HOST: &str = "api.openai.com";
 
 impl Caller {
     /// Returns the operator's credential with which the client's requests reach the upstream; `None` if they reach it
@@ -107,7 +111,7 @@ impl Settings {
             prefix: PrefixConfig::default(),
             accepted: Arc::default(),
             clients: Clients::built_in().clone(),
-            websockets: true,
+            websockets: None,
             tls: None,
             admin_token: None,
             collector: None,
@@ -201,7 +205,7 @@ impl Settings {
             prefix: config.prefix,
             accepted: config.unknown.key.clone().into(),
             clients: Clients::with(&config.clients),
-            websockets: config.websockets.unwrap_or(true),
+            websockets: config.websockets,
             tls,
             admin_token: token.map(|token| *Digest::sha256(token.expose().as_bytes()).as_bytes()),
             collector: collector.map(Arc::new),
@@ -214,6 +218,19 @@ impl Settings {
         self.upstreams
             .retain(|known| known.name() != upstream.name());
         self.upstreams.push(Arc::new(upstream));
+    }
+
+    /// Adapts the settings to the command that the gateway is for.
+    pub(crate) fn for_command(mut self, command: &CommandRun) -> Self {
+        self.clients = self.clients.ignoring(&command.ignored_texts);
+        // Some clients do not ask for the usage of their streams, which would be unpriced in the bill. Other servers with
+        // this API may refuse the member.
+        for upstream in &mut self.upstreams {
+            if upstream.host() == OPENAI_HOST {
+                Arc::make_mut(upstream).stream_usage = true;
+            }
+        }
+        self
     }
 
     /// Returns the upstreams.

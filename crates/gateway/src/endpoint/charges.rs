@@ -5,7 +5,7 @@ use cachalot_model::wire::shared_members::normalized;
 use serde_json::Value;
 
 use super::members::{client_data, find_in, find_member};
-use super::{Endpoint, Object, UnknownCost, judging};
+use super::{Endpoint, Object, Setting, UnknownCost, judging};
 
 impl Endpoint {
     /// Returns true if a part of the request is no text.
@@ -30,7 +30,7 @@ impl Endpoint {
         };
         let empty = Object::new();
         let body = body.as_object().unwrap_or(&empty);
-        self.lookup(members, body, &[])
+        self.lookup(members, body, &[], Setting::Anywhere)
             // Another tier or geography, predicted tokens, which are charged as output if they are not used.
             .or_else(|| judging::unusual(members, body))
             .or_else(|| other_model(self, body))

@@ -244,6 +244,24 @@ async fn a_client_of_responses_without_a_websocket_is_asked_to_post() {
         assert_eq!(refused.json()["error"]["code"], "websocket_not_offered");
         assert!(refused.headers.contains_key("upgrade"));
     }
+    // Codex sends its requests by POST at once.
+    let of_codex = async |expected: u16| {
+        let request = setup
+            .client
+            .get(format!("{}/u/own/v1/responses", setup.gateway.url()));
+        let request = request
+            .header("connection", "upgrade")
+            .header("upgrade", "websocket");
+        let answer = read(
+            request
+                .bearer_auth("sk-own")
+                .header("originator", "codex_exec"),
+        )
+        .await;
+        assert_eq!(answer.status, expected, "{}", answer.body);
+    };
+    of_codex(426).await;
+    assert_eq!(upstream.count(), 0);
     // There is no other form of these requests.
     assert_eq!(connect("/v1/realtime", "cachalot-one").await.status, 403);
     assert_eq!(upstream.count(), 0);
@@ -252,9 +270,14 @@ async fn a_client_of_responses_without_a_websocket_is_asked_to_post() {
     assert_eq!(upstream.count(), 1);
     setup
         .gateway
+        .reload(settings(&file(&upstream, "", "websockets: true\n"), ""));
+    of_codex(200).await;
+    assert_eq!(upstream.count(), 2);
+    setup
+        .gateway
         .reload(settings(&file(&upstream, "", "websockets: false\n"), ""));
     for path in ["/u/own/v1/responses", "/u/own/v1/realtime"] {
         assert_eq!(connect(path, "sk-own").await.status, 426, "{path}");
     }
-    assert_eq!(upstream.count(), 1);
+    assert_eq!(upstream.count(), 2);
 }

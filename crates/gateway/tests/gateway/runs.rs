@@ -209,18 +209,17 @@ async fn an_answer_with_the_id_of_a_call_of_the_request_is_a_miss() {
 async fn the_operator_may_replay_a_client_and_leave_out_what_its_model_reads() {
     let file = "upstreams:\n  anthropic: {url: '{url}'}\nclients:\n  claude-code: {replay: true, ignore: [date]}\n";
     let setup = Setup::configured(file).await;
-    let ask = async |agent: &str, session: &str, date: &str| {
+    let ask = async |client: &str, session: &str, date: &str| {
         let mut body = crate::support::messages("hello");
         body["temperature"] = json!(1);
         body["metadata"] = json!({ "user_id": session });
         body["system"] = json!(format!("You code.\nToday's date is {date}."));
         let request = setup.post("/v1/messages", &body);
-        let request = request.header("user-agent", agent);
-        let answer = read(request.header("x-claude-code-session-id", session)).await;
+        let answer = read(request.header(format!("x-{client}-session-id"), session)).await;
         setup.settled(answer).await
     };
-    let first = ask("claude-cli/2.1.332 (external, cli)", "a", "2026-11-28").await;
-    let again = ask("claude-cli/2.2.0 (external, cli)", "b", "2026-11-29").await;
+    let first = ask("claude-code", "a", "2026-11-28").await;
+    let again = ask("claude-code", "b", "2026-11-29").await;
     assert_eq!(
         (first.source(), again.source()),
         ("miss", "hit"),
@@ -228,7 +227,7 @@ async fn the_operator_may_replay_a_client_and_leave_out_what_its_model_reads() {
         again.cache_status()
     );
     // Another client, and the same one without the wish of the operator.
-    assert_eq!(ask("other/1", "c", "2026-11-28").await.source(), "bypass");
+    assert_eq!(ask("other", "c", "2026-11-28").await.source(), "bypass");
     let url = setup.simulator.url();
     for (clients, expected, reason) in [
         ("", "bypass", "sampled"),
@@ -240,7 +239,7 @@ async fn the_operator_may_replay_a_client_and_leave_out_what_its_model_reads() {
     ] {
         let file = format!("upstreams:\n  anthropic: {{url: '{url}'}}\n{clients}");
         setup.gateway.reload(crate::support::settings(&file, &url));
-        let answer = ask("claude-cli/2.1.332", "d", "2026-11-30").await;
+        let answer = ask("claude-code", "d", "2026-11-30").await;
         assert_eq!(answer.source(), expected, "{}", answer.cache_status());
         assert!(
             answer.cache_status().contains(reason),
