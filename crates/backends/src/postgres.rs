@@ -8,6 +8,7 @@
 mod connections;
 mod failure;
 mod findings;
+mod fleet_ledger;
 mod layout;
 mod lookup;
 mod name;
@@ -43,6 +44,7 @@ use crate::repetition::{
 };
 use crate::url::{StoreUrl, StoreUrlError};
 
+pub use fleet_ledger::{CallPosition, FleetLedger};
 pub use server::Server;
 pub use subscription::Subscription;
 

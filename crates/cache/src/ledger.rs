@@ -220,6 +220,40 @@ impl Ledger {
         self.read(|connection| query::calls_after(connection, id, limit))
     }
 
+    /// Returns what [`Ledger::calls_after`] does, without inputs and their digests: a copy for other machines.
+    ///
+    /// # Errors
+    /// If the file cannot be read. A ledger without a file is empty.
+    pub fn calls_to_copy(&self, id: i64, limit: u32) -> Result<Vec<LedgerRow>, LedgerError> {
+        self.read(|connection| query::calls_to_copy(connection, id, limit))
+    }
+
+    /// Returns a name that tells this ledger from those of other machines, and gives it one first; `None` without a file.
+    ///
+    /// # Errors
+    /// If the file cannot be read or written.
+    pub fn identity(&self) -> Result<Option<String>, LedgerError> {
+        self.read(query::identity)
+    }
+
+    /// Adds calls and sums of other ledgers to the file, which is created if it does not exist. Inputs are left out. The
+    /// calls get numbers in the given order.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn import(
+        &self,
+        calls: &[LedgerRow],
+        totals: &[(String, String, LedgerTotals)],
+    ) -> Result<(), LedgerError> {
+        let Some(path) = self.path() else {
+            return Ok(());
+        };
+        let mut connection = schema::open(path)?;
+        append::import(&mut connection, calls, totals)
+            .map_err(|error| LedgerError::new(path, error))
+    }
+
     /// Number of calls whose rows were dropped, because the file could not be written for too long. The
     /// totals include them.
     ///
@@ -274,8 +308,7 @@ impl Ledger {
 
     /// Returns the answers of models whose prefix broke, oldest first: those recorded after row `after` and
     /// requested at `since` or later, along with the number of the newest row of any kind. Pass that number
-    /// as `after` of the next call, so that no row is returned twice and none is missed. Rows that reuse
-    /// numbers of deleted rows before the next call are missed. With [`i64::MAX`] as `after`, returns only
+    /// as `after` of the next call, so that no row is returned twice and none is missed. With [`i64::MAX`] as `after`, returns only
     /// the number.
     ///
     /// # Errors

@@ -91,6 +91,14 @@ pub(crate) struct StoreArguments {
     pub(crate) db: Option<PathBuf>,
 }
 
+/// The ledger that a command reads.
+#[derive(Debug, Args)]
+pub(crate) struct FleetArguments {
+    /// The ledger of several machines, postgres://USER@HOST/DATABASE, in place of that of this machine.
+    #[arg(long, value_name = "URL")]
+    pub(crate) ledger: Option<String>,
+}
+
 /// The store that a command reports about, and the form of the report.
 #[derive(Debug, Args)]
 pub(crate) struct ReportArguments {
@@ -675,7 +683,12 @@ pub(crate) enum CacheCommand {
         report: ReportArguments,
     },
     /// Print the size of the cache, and what was paid and saved.
-    Stats(ReportArguments),
+    Stats {
+        #[command(flatten)]
+        fleet: FleetArguments,
+        #[command(flatten)]
+        report: ReportArguments,
+    },
     /// Erase expired entries.
     Sweep(ReportArguments),
     /// Copy entries, long-term memory and sessions to another store. Records that it has already stay; run it again to
@@ -815,7 +828,10 @@ pub(crate) struct Hash {
 #[derive(Debug, Args)]
 pub(crate) struct Spend {
     /// Transcripts, or folders of them [default: where the programs that are known keep theirs].
+    #[arg(conflicts_with = "ledger")]
     pub(crate) paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) fleet: FleetArguments,
     /// Only what was paid since this date (2026-11-20) or age (7d, 12h); a day counts as a whole.
     #[arg(long, value_name = "TIME")]
     pub(crate) since: Option<String>,
@@ -888,6 +904,8 @@ pub(crate) struct Why {
     pub(crate) last: bool,
     #[command(flatten)]
     pub(crate) place: StoreArguments,
+    #[command(flatten)]
+    pub(crate) fleet: FleetArguments,
     /// Print whole digests.
     #[arg(long, short)]
     pub(crate) verbose: bool,

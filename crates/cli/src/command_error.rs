@@ -83,6 +83,12 @@ impl From<cachalot_store::Error> for CommandError {
     }
 }
 
+impl From<serde_json::Error> for CommandError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::failed(error)
+    }
+}
+
 impl From<cachalot_cache::LedgerError> for CommandError {
     fn from(error: cachalot_cache::LedgerError) -> Self {
         Self::failed(error)

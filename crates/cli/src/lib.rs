@@ -15,6 +15,7 @@ mod digest_key;
 #[cfg(unix)]
 mod disposition;
 mod encrypted_records;
+mod fleet_ledger;
 mod home;
 mod hooks;
 mod input;
@@ -121,7 +122,7 @@ fn dispatch(command: &Command) -> Result<ExitCode> {
         Command::Doctor(doctor) => wait_for(commands::doctor::doctor(doctor, environment, warn)),
         Command::Spend(spend) => wait_for(commands::spend::spend(spend, environment, warn)),
         Command::Hash(hash) => wait_for(commands::hash::hash(hash, environment)),
-        Command::Why(why) => commands::why::why(why, environment, warn),
+        Command::Why(why) => wait_for(commands::why::why(why, environment, warn)),
         Command::Prefix(command) => wait_for(commands::prefix::run(command, environment, warn)),
         Command::Models(models) => commands::models::models(models, environment),
         Command::Hooks(command) => wait_for(commands::hooks::run(command, environment, &warn)),

@@ -16,7 +16,7 @@ use std::time::Duration;
 use cachalot_cache::{CacheBounds, EngineSettings, SharedStoreSettings};
 use cachalot_core::config::{Named, Row, Settings, Values};
 use cachalot_core::tree::{self, Node};
-use cachalot_core::{Problem, SourceSpan};
+use cachalot_core::{Problem, Secret, SourceSpan};
 use cachalot_model::DURATION;
 use cachalot_model::wire::members::Effect;
 use cachalot_model::wire::shared_members;
@@ -61,6 +61,9 @@ pub struct Config {
     /// The listener for the operator.
     pub admin: Option<AdminConfig>,
     pub(crate) telemetry: Option<TelemetryConfig>,
+    /// A database to which the calls of the ledger are copied, without their inputs, `postgres://USER@HOST/DATABASE`; the
+    /// password is that of `PGPASSWORD`.
+    pub ledger: Option<Secret<String>>,
 }
 
 /// Stored answers.
@@ -228,6 +231,17 @@ fn check(config: &Config, values: Values<'_>, problems: &mut Vec<Problem>) {
         upstream::check_fallbacks(upstreams, problems);
         key::check_upstreams(keys, upstreams, problems);
     }
+    let is_postgres = |url: &Secret<String>| {
+        let url = url.expose();
+        ["postgres://", "postgresql://"]
+            .iter()
+            .any(|scheme| url.starts_with(scheme))
+    };
+    if config.ledger.as_ref().is_some_and(|url| !is_postgres(url)) {
+        let problem = Problem::new("bad-value", "`ledger` is no URL of Postgres");
+        let problem = problem.at(&values.place("ledger"));
+        problems.push(problem.help("for example `postgres://USER@HOST/DATABASE`"));
+    }
     if values.map("keys").is_empty() {
         let credentials = upstreams.iter();
         let credentials = credentials.filter_map(|upstream| upstream.value.credential.as_ref());
@@ -343,6 +357,7 @@ mod tests {
             ("cache: {staleness: 2h}", "out-of-range"),
             ("cache: {patience: 0s}", "out-of-range"),
             ("cache: {path: x}", "unknown-key"),
+            ("ledger: 'redis://localhost'", "bad-value"),
             ("telemetry: {}", "missing-key"),
             ("telemetry: {otlp: 'localhost:4318'}", "bad-value"),
             ("telemetry: {otlp: 'http://a', credential: {}}", "bad-value"),

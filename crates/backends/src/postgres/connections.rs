@@ -327,7 +327,8 @@ impl Connections {
     async fn session(&self, mark: Option<&str>) -> Result<Session, Error> {
         let config = self.config(mark)?;
         let session = async {
-            let client = self.client(&config).await?;
+            let client = connect(&config).await;
+            let client = client.map_err(|error| self.failure(error))?;
             let row = self.question(&client).await?;
             if row::column(&row, "standby")? {
                 return Err(self.is_standby());
@@ -389,20 +390,19 @@ impl Connections {
             Err(Error::new(ErrorKind::Unavailable, message))
         })
     }
+}
 
-    async fn client(&self, config: &Config) -> Result<Client, Error> {
-        let failed = |error| self.failure(error);
-        // The task of a connection ends with its client.
-        if config.get_ssl_mode() == SslMode::Disable {
-            let (client, connection) = config.connect(NoTls).await.map_err(failed)?;
-            tokio::spawn(connection);
-            return Ok(client);
-        }
-        let tls = MakeRustlsConnect::new(cachalot_storage::tls_config());
-        let (client, connection) = config.connect(tls).await.map_err(failed)?;
+/// Opens a connection, whose task ends with its client.
+pub(super) async fn connect(config: &Config) -> Result<Client, tokio_postgres::Error> {
+    if config.get_ssl_mode() == SslMode::Disable {
+        let (client, connection) = config.connect(NoTls).await?;
         tokio::spawn(connection);
-        Ok(client)
+        return Ok(client);
     }
+    let tls = MakeRustlsConnect::new(cachalot_storage::tls_config());
+    let (client, connection) = config.connect(tls).await?;
+    tokio::spawn(connection);
+    Ok(client)
 }
 
 /// True if a pooler may have refused the mark of a session. The other errors of servers are those of the login, of a

@@ -9,7 +9,7 @@ use rusqlite::{Connection, TransactionBehavior, params};
 
 use super::limits::{self, LedgerLimits};
 use super::tally::RecentHit;
-use super::{CallStatus, HANDLE_LABEL, LedgerTotals, PendingRow};
+use super::{CallStatus, HANDLE_LABEL, LedgerRow, LedgerTotals, PendingRow};
 use crate::CallKind;
 
 /// Maximum length of an input as it is shown; a longer one is not kept.
@@ -21,6 +21,9 @@ const ROWS_PER_TURN: usize = 8;
 /// Name in `counters`: the number of calls that are only in the totals, because their rows were dropped while
 /// the file could not be written.
 pub(super) const DROPPED: &str = "dropped";
+
+/// Name in `counters`: the largest number of a call when calls were deleted last.
+pub(super) const LAST_ID: &str = "last_id";
 
 /// Calls that are written in one transaction.
 pub(super) struct Batch<'a> {
@@ -49,6 +52,7 @@ pub(super) fn append(
     batch: &Batch<'_>,
 ) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let mut id = first_id(&transaction)?;
     let mut totals: HashMap<(&str, Cow<'_, str>), LedgerTotals> = HashMap::new();
     let mut hits = batch.hits.iter().peekable();
     for (at, row) in batch.rows.iter().enumerate() {
@@ -57,14 +61,14 @@ pub(super) fn append(
         }
         // Rows are numbered in the order of insertion, so the hits are merged in by their time.
         while let Some(hit) = hits.next_if(|hit| hit.when < row.when) {
-            CallRow::for_hit(hit).insert(&transaction, run)?;
+            CallRow::for_hit(hit).insert(&transaction, run, id.take())?;
         }
-        CallRow::for_row(row).insert(&transaction, run)?;
+        CallRow::for_row(row).insert(&transaction, run, id.take())?;
         let name = row.secret_set.redact(&row.name);
         *totals.entry((row.kind.as_str(), name)).or_default() += row_totals(row);
     }
     for hit in hits {
-        CallRow::for_hit(hit).insert(&transaction, run)?;
+        CallRow::for_hit(hit).insert(&transaction, run, id.take())?;
     }
     for ((kind, name), sum) in batch.sums {
         *totals.entry((kind.as_str(), name.into())).or_default() += *sum;
@@ -76,6 +80,32 @@ pub(super) fn append(
         count(&transaction, DROPPED, batch.dropped)?;
     }
     limits::enforce(&transaction, limits, batch.at())?;
+    transaction.commit()
+}
+
+/// Returns the number of the next row if it is not the one that SQLite chooses, because the last rows were deleted.
+fn first_id(connection: &Connection) -> rusqlite::Result<Option<i64>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT value + 1 FROM counters
+         WHERE name = ?1 AND value > (SELECT ifnull(max(id), 0) FROM calls)",
+    )?;
+    let mut found = statement.query_map([LAST_ID], |row| row.get(0))?;
+    found.next().transpose()
+}
+
+/// Adds calls and sums of another ledger, without inputs.
+pub(super) fn import(
+    connection: &mut Connection,
+    calls: &[LedgerRow],
+    totals: &[(String, String, LedgerTotals)],
+) -> rusqlite::Result<()> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    for call in calls {
+        CallRow::for_copy(call).insert(&transaction, &call.run, None)?;
+    }
+    for (kind, name, sum) in totals {
+        add(&transaction, kind, name, sum)?;
+    }
     transaction.commit()
 }
 
@@ -176,7 +206,7 @@ macro_rules! insert {
 /// A row of `calls`, with secrets redacted.
 struct CallRow<'a> {
     at: Millis,
-    kind: CallKind,
+    kind: &'a str,
     name: Cow<'a, str>,
     scope: Cow<'a, str>,
     key: String,
@@ -205,7 +235,7 @@ impl<'a> CallRow<'a> {
         };
         Self {
             at: row.at,
-            kind: row.kind,
+            kind: row.kind.as_str(),
             name: row.secret_set.redact(&row.name),
             scope: row.secret_set.redact(&row.scope),
             key: row.key.to_string(),
@@ -229,7 +259,7 @@ impl<'a> CallRow<'a> {
         let handle = hit.labels.iter().find(|label| label.name == HANDLE_LABEL);
         Self {
             at: hit.at,
-            kind: head.kind,
+            kind: head.kind.as_str(),
             name: head.name.as_str().into(),
             scope: head.scope.as_str().into(),
             key: head.key.to_hex(),
@@ -248,11 +278,36 @@ impl<'a> CallRow<'a> {
         }
     }
 
-    fn insert(self, connection: &Connection, run: &str) -> rusqlite::Result<()> {
+    fn for_copy(row: &'a LedgerRow) -> Self {
+        let copied = |text: &'a Option<String>| text.as_deref().map(Cow::Borrowed);
+        Self {
+            at: row.at,
+            kind: &row.kind,
+            name: row.name.as_str().into(),
+            scope: row.scope.as_str().into(),
+            key: row.key.clone(),
+            handle: copied(&row.handle),
+            session: row.session.as_deref(),
+            answered: row.answered,
+            reason: copied(&row.reason),
+            not_stored: copied(&row.not_stored),
+            failure: copied(&row.failure),
+            unpriced: copied(&row.unpriced),
+            failed: row.failed,
+            input: None,
+            input_digest: None,
+            paid: row.paid,
+            saved: row.saved,
+        }
+    }
+
+    /// Inserts the row; without a number, it gets the next one.
+    fn insert(self, connection: &Connection, run: &str, id: Option<i64>) -> rusqlite::Result<()> {
         insert!(connection, calls, [] {
+            id: id,
             at: self.at,
             run: run,
-            kind: self.kind.as_str(),
+            kind: self.kind,
             name: self.name,
             scope: self.scope,
             key: self.key,

@@ -13,6 +13,7 @@ use rusqlite::types::Value as Sql;
 use rusqlite::{Connection, ErrorCode, TransactionBehavior, params_from_iter};
 
 use super::LedgerError;
+use super::append::LAST_ID;
 use crate::{CallKind, Key};
 use cachalot_store::glob_matches;
 
@@ -21,6 +22,12 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Name in `counters`: set while deleted content may still be in the files.
 const UNCOMPACTED: &str = "uncompacted";
+
+/// Notes the largest number of a call before calls are deleted: numbers are not used again, so that copies of the
+/// ledger know which calls they have.
+const NOTE_LAST_ID: &str =
+    "INSERT INTO counters (name, value) SELECT ?1, ifnull(max(id), 0) FROM calls WHERE true
+     ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)";
 
 /// Selects calls in a ledger.
 #[derive(Debug, Clone, Copy)]
@@ -170,6 +177,7 @@ fn change_at_once(
     parameters: &[Sql],
 ) -> rusqlite::Result<u64> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    transaction.execute(NOTE_LAST_ID, [LAST_ID])?;
     let changed = transaction.execute(statement, params_from_iter(parameters))?;
     // In the same transaction: if this process dies before the files are rebuilt, the next erasure does it.
     if changed > 0 {

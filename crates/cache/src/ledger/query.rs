@@ -19,6 +19,36 @@ pub(super) fn calls_after(connection: &Connection, id: i64, limit: u32) -> Resul
     rows(connection, after, params![id, limit])
 }
 
+/// See [`super::Ledger::calls_to_copy`].
+pub(super) fn calls_to_copy(
+    connection: &Connection,
+    id: i64,
+    limit: u32,
+) -> Result<Vec<LedgerRow>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id, at, run, kind, name, scope, key, handle, session, answered, reason, not_stored, failure, unpriced,
+         failed, NULL AS input, NULL AS input_digest, paid, paid_input, paid_output, paid_cost, paid_unpriced,
+         saved, saved_input, saved_output, saved_cost, saved_unpriced
+         FROM calls WHERE id > ?1 ORDER BY id LIMIT ?2",
+    )?;
+    let rows = statement.query_map(params![id, limit], read_row)?;
+    rows.collect()
+}
+
+/// The name in `counters` of a number that tells the ledger from those of other machines.
+const IDENTITY: &str = "identity";
+
+/// See [`super::Ledger::identity`].
+pub(super) fn identity(connection: &Connection) -> Result<Option<String>> {
+    connection.execute(
+        "INSERT OR IGNORE INTO counters (name, value) VALUES (?1, random())",
+        [IDENTITY],
+    )?;
+    let value = "SELECT value FROM counters WHERE name = ?1";
+    let value: i64 = connection.query_row(value, [IDENTITY], |row| row.get(0))?;
+    Ok(Some(format!("{:016x}", value.cast_unsigned())))
+}
+
 /// Returns the last call that an entry could have answered.
 pub(super) fn last_call(connection: &Connection) -> Result<Option<LedgerRow>> {
     // The literal lets SQLite use the partial index `calls_cacheable`.

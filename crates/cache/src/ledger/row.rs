@@ -49,7 +49,9 @@ impl CallStatus {
         }
     }
 
-    pub(super) fn parse(text: &str) -> Self {
+    /// Returns the status of this name; an unknown one counts as `bypass`.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
         match text {
             "hit" => Self::Hit,
             "stale" => Self::Stale,

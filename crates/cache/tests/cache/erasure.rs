@@ -278,6 +278,55 @@ async fn calls_are_erased_by_key_handle_and_pattern() {
 }
 
 #[tokio::test]
+async fn numbers_of_deleted_calls_are_not_used_again() {
+    let home = tempfile::tempdir().unwrap();
+    let here = with_ledger(&home.path().join("ledger.db"));
+    let mut last = 0;
+    for round in 0..3 {
+        for session in ["one", "two"] {
+            record_payment(&here, session, None);
+        }
+        let found = rows(&here).await;
+        assert!(found.iter().all(|row| row.id > last), "{round}: {found:?}");
+        last = found.last().unwrap().id;
+        let all = LedgerSelection::All;
+        here.cache.ledger().prune(all, false).unwrap();
+        assert!(rows(&here).await.is_empty());
+    }
+    assert_eq!(last, 6);
+}
+
+#[tokio::test]
+async fn a_ledger_is_copied_without_inputs() {
+    let home = tempfile::tempdir().unwrap();
+    let here = with_ledger(&home.path().join("ledger.db"));
+    let (ledger, copy) = (here.cache.ledger(), home.path().join("copy.db"));
+    assert_eq!(ledger.identity().unwrap(), None);
+    calls(&here).await;
+    record_payment(&here, "one", None);
+    let mut expected = rows(&here).await;
+    let identity = ledger.identity().unwrap();
+    assert_eq!(identity, ledger.identity().unwrap());
+    assert_eq!(identity.unwrap().len(), 16);
+    let copied = ledger.calls_to_copy(0, 100_000).unwrap();
+    let totals = ledger.totals().unwrap();
+    let copy = cachalot_cache::Ledger::at(&copy, "reader", Arc::new(|_: &str| {}));
+    copy.import(&copied, &[]).unwrap();
+    copy.import(&[], &totals).unwrap();
+    for row in &mut expected {
+        (row.input, row.input_digest) = (None, None);
+    }
+    let mut found = copy.recent(100_000).unwrap();
+    found.reverse();
+    assert_eq!(found, expected);
+    assert_eq!(copy.totals().unwrap(), totals);
+    assert_ne!(copy.identity().unwrap(), ledger.identity().unwrap());
+    assert!(copy.explain(Some(&expected[0].key)).unwrap().is_some());
+    let after = ledger.calls_to_copy(expected[1].id, 2).unwrap();
+    assert_eq!(after, expected[2..4]);
+}
+
+#[tokio::test]
 async fn ledger_prune_removes_calls_from_all_files_and_keeps_totals() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("ledger.db");

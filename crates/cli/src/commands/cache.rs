@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::{CacheCommand, EntrySelection, ReportArguments, StoreArguments};
 use crate::command_error::{CommandError, Result};
+use crate::fleet_ledger::ReadCopy;
 use crate::home::Home;
 use crate::output_file::OutputFile;
 use crate::regular_file::open_regular;
@@ -96,10 +97,21 @@ impl Inspection<'_> {
                 };
                 removal.run(&cache, report.json).await
             }
-            CacheCommand::Stats(report) => {
+            CacheCommand::Stats { fleet, report } => {
                 let home = self.home(&report.place)?;
-                let cache = self.opening(&home).for_inspection()?.cache;
-                stats::stats(&cache, &home, report.json).await
+                let Some(url) = &fleet.ledger else {
+                    let cache = self.opening(&home).for_inspection()?.cache;
+                    let (usage, place) = (cache.usage().await?, home.ledger.display().to_string());
+                    return stats::stats(Some(usage), cache.ledger(), &place, &home, report.json);
+                };
+                let warn = Warn::clone(&self.warn);
+                let copy = ReadCopy::of(url, self.process_environment, warn).await?;
+                // The ledger is that of other machines: this one need not have a store.
+                let usage = match self.opening(&home).check_exists() {
+                    Ok(()) => Some(self.opening(&home).for_inspection()?.cache.usage().await?),
+                    Err(_) => None,
+                };
+                stats::stats(usage, &copy.ledger, url, &home, report.json)
             }
             CacheCommand::Sweep(report) => {
                 sweep(&self.open(&report.place)?.cache, report.json).await

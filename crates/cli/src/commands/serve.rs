@@ -18,6 +18,7 @@ use crate::agent_file::{AgentFile, in_order};
 use crate::arguments::Serve;
 use crate::command_error::{CommandError, Result};
 use crate::digest_key::{self, Comparison, DigestKeyFile};
+use crate::fleet_ledger::{self, Copying};
 use crate::interrupts::Interrupts;
 use crate::models;
 use crate::render::style::Style;
@@ -50,6 +51,14 @@ pub(crate) async fn serve(
             Config::default(),
             with_upstreams(Settings::new(Upstream::built_in()), &given),
         ),
+    };
+    let fleet = match &config.ledger {
+        Some(url) => Some(fleet_ledger::open(
+            url.expose(),
+            "ledger",
+            process_environment,
+        )?),
+        None => None,
     };
     let address = arguments.listen.or(config.listen).unwrap_or(LISTEN);
     let home = process_environment.home(arguments.place.db.as_deref(), None)?;
@@ -102,6 +111,13 @@ pub(crate) async fn serve(
             "cannot listen on {address}: {error}; another address can be named with --listen (port 0: any that is free)",
         ))
     })?;
+    let copying = fleet.map(|fleet| {
+        let (ledger, host) = (
+            engine.cache.ledger().clone(),
+            fleet_ledger::host(process_environment),
+        );
+        Copying::start(ledger, fleet, host, Arc::clone(&warn))
+    });
     announce(&running, &upstreams, config.tls.is_some(), &warn)?;
     match &file {
         None => {
@@ -121,6 +137,9 @@ pub(crate) async fn serve(
     }
     // After the gateway, whose last answers are still to be stored.
     engine.cache.close().await;
+    if let Some(copying) = copying {
+        copying.finish().await;
+    }
     render::err(&total.lock().line());
     Ok(())
 }

@@ -18,6 +18,7 @@ use self::places::default_places;
 use self::report::Report;
 use crate::arguments::Spend;
 use crate::command_error::{CommandError, Result};
+use crate::fleet_ledger::ReadCopy;
 use crate::models::catalog;
 use crate::regular_file::open_regular;
 use crate::render;
@@ -42,7 +43,9 @@ pub(crate) async fn spend(
     let catalog = catalog(process_environment)?;
     let period = Period::new(arguments, process_environment)?;
     let mut reader = SpendReader::default();
-    let (places, is_default) = if arguments.paths.is_empty() {
+    let (places, is_default) = if arguments.fleet.ledger.is_some() {
+        (Vec::new(), false)
+    } else if arguments.paths.is_empty() {
         (default_places(process_environment), true)
     } else {
         let directory = &process_environment.directory;
@@ -54,10 +57,21 @@ pub(crate) async fn spend(
         return Err(CommandError::failed(format!("{name} does not exist")));
     }
     let files = read_files(&places, is_default, &mut reader, &warn);
+    if let Some(url) = &arguments.fleet.ledger {
+        let copy = ReadCopy::of(url, process_environment, Warn::clone(&warn)).await?;
+        for answer in own::answers_of(&copy.ledger)? {
+            reader.add(answer);
+        }
+    }
     if is_default {
         read_own(&mut reader, process_environment, &warn).await;
     }
     let spending = reader.finish();
+    if let (true, Some(url)) = (spending.answers.is_empty(), &arguments.fleet.ledger) {
+        return Err(CommandError::failed(format!(
+            "the ledger {url} has no calls that were paid for"
+        )));
+    }
     if spending.answers.is_empty() {
         let places: Vec<_> = places
             .iter()

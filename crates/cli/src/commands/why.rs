@@ -6,22 +6,33 @@ use cachalot_core::digest::{is_abbreviation, may_be_abbreviation};
 use crate::abbreviation::{MAX_CANDIDATES, resolve};
 use crate::arguments::Why;
 use crate::command_error::{CommandError, Result};
+use crate::fleet_ledger::ReadCopy;
 use crate::render;
 use crate::wiring::{ProcessEnvironment, Warn};
 
-pub(crate) fn why(
+pub(crate) async fn why(
     arguments: &Why,
     process_environment: &ProcessEnvironment,
     warn: Warn,
 ) -> Result<()> {
     let home = process_environment.home(arguments.place.db.as_deref(), None)?;
-    let ledger = Ledger::at(&home.ledger, "why", warn);
+    let fleet = match &arguments.fleet.ledger {
+        Some(url) => Some(ReadCopy::of(url, process_environment, Warn::clone(&warn)).await?),
+        None => None,
+    };
+    let ledger = match &fleet {
+        Some(copy) => copy.ledger.clone(),
+        None => Ledger::at(&home.ledger, "why", warn),
+    };
     let explained = match &arguments.key {
         Some(key) => explain_key(&ledger, key)?,
         None => ledger.explain(None)?,
     };
     let Some(explanation) = explained else {
-        let path = home.ledger.display();
+        let path = match &arguments.fleet.ledger {
+            Some(url) => url.clone(),
+            None => home.ledger.display().to_string(),
+        };
         return Err(CommandError::failed(match &arguments.key {
             Some(key) => format!("the ledger {path} knows no call of {key}"),
             None => match ledger.sessions("", 1)?.pop() {

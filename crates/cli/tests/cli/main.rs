@@ -20,6 +20,7 @@ mod exec;
 #[cfg(unix)]
 mod exports;
 mod faults;
+mod fleet_ledger;
 mod formats;
 #[cfg(target_os = "linux")]
 mod full_disk;

@@ -1,6 +1,7 @@
 //! `cachalot cache stats`.
 
-use cachalot_cache::{Cache, CallKind, LedgerTotals};
+use cachalot_cache::{CallKind, Ledger, LedgerTotals};
+use cachalot_store::SpaceUsage;
 use serde_json::{Value, json};
 
 use crate::command_error::Result;
@@ -12,14 +13,19 @@ use crate::render::{self, grouped};
 /// Kind and name of calls, with their totals.
 type NamedTotals = (String, String, LedgerTotals);
 
-/// Prints the size of the cache, and the cost and savings of all calls.
+/// Prints the size of the cache, if there is one, and the cost and savings of all calls.
 ///
 /// # Errors
-/// The store or the ledger cannot be read.
-pub(super) async fn stats(cache: &Cache, home: &Home, as_json: bool) -> Result<()> {
-    let usage = cache.usage().await?;
-    let totals = cache.ledger().totals()?;
-    let dropped = cache.ledger().dropped()?;
+/// The ledger cannot be read.
+pub(super) fn stats(
+    usage: Option<SpaceUsage>,
+    ledger: &Ledger,
+    place_of_ledger: &str,
+    home: &Home,
+    as_json: bool,
+) -> Result<()> {
+    let totals = ledger.totals()?;
+    let dropped = ledger.dropped()?;
     // A call whose answer is stored includes the cost of its model, so one sum would count that twice.
     let (models, calls): (Vec<NamedTotals>, Vec<NamedTotals>) = totals
         .into_iter()
@@ -27,20 +33,19 @@ pub(super) async fn stats(cache: &Cache, home: &Home, as_json: bool) -> Result<(
     let (sum, of_models) = (all(&calls), all(&models));
     if as_json {
         return render::json(&json!({
-            "memory": home.location(), "ledger": home.ledger,
-            "entries": usage.records, "bytes": usage.bytes,
+            "memory": home.location(), "ledger": place_of_ledger,
+            "entries": usage.map(|usage| usage.records), "bytes": usage.map(|usage| usage.bytes),
             "dropped_calls": dropped,
             "totals": sum, "names": as_json_rows(&calls),
             "models": { "totals": of_models, "names": as_json_rows(&models) },
         }));
     }
-    let mut text = headline(&format!(
-        "{}: {}, {}; {}",
-        on_one_line(&home.location()),
-        render::count(usage.records, "entry", "entries"),
-        render::bytes(usage.bytes),
-        savings(&sum)
-    ));
+    let size = usage.map(|usage| {
+        let entries = render::count(usage.records, "entry", "entries");
+        let location = on_one_line(&home.location());
+        format!("{location}: {entries}, {}; ", render::bytes(usage.bytes))
+    });
+    let mut text = headline(&format!("{}{}", size.unwrap_or_default(), savings(&sum)));
     if !calls.is_empty() {
         text += &format!("\n{}", totals_table("action", &calls, &sum));
     }

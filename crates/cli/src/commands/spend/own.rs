@@ -38,15 +38,7 @@ pub(super) async fn answers(
     let mut payments = Payments::new();
     if home.ledger.exists() {
         let ledger = Ledger::at(&home.ledger, "", Arc::clone(warn));
-        let mut after = 0;
-        loop {
-            let rows = ledger.calls_after(after, PAGE)?;
-            let Some(last) = rows.last() else { break };
-            after = last.id;
-            for row in rows {
-                add_row(row, &mut answers, &mut payments);
-            }
-        }
+        add_rows(&ledger, &mut answers, &mut payments)?;
     }
     // A store on a server is not asked: the command needs no network.
     if home.url.is_none() && home.database.exists() {
@@ -59,6 +51,27 @@ pub(super) async fn answers(
         }
     }
     Ok(answers)
+}
+
+/// Returns the answers of a ledger that were paid for.
+pub(super) fn answers_of(ledger: &Ledger) -> Result<Vec<PaidAnswer>> {
+    let mut answers = Vec::new();
+    add_rows(ledger, &mut answers, &mut Payments::new())?;
+    Ok(answers)
+}
+
+fn add_rows(ledger: &Ledger, answers: &mut Vec<PaidAnswer>, payments: &mut Payments) -> Result<()> {
+    let mut after = 0;
+    loop {
+        let rows = ledger.calls_after(after, PAGE)?;
+        let Some(last) = rows.last() else {
+            return Ok(());
+        };
+        after = last.id;
+        for row in rows {
+            add_row(row, answers, payments);
+        }
+    }
 }
 
 fn add_row(row: LedgerRow, answers: &mut Vec<PaidAnswer>, payments: &mut Payments) {
@@ -82,12 +95,9 @@ fn add_row(row: LedgerRow, answers: &mut Vec<PaidAnswer>, payments: &mut Payment
     } else if kind == CallKind::Request.as_str() {
         answer.project = GATEWAY.into();
         answer.session = row.run.as_str().into();
-        answer.model = row
-            .input
-            .as_ref()
-            .and_then(requested_model)
-            .unwrap_or_default()
-            .into();
+        let in_input = row.input.as_ref().and_then(requested_model);
+        let in_handle = || model_in_handle(row.handle.as_deref()?);
+        answer.model = in_input.or_else(in_handle).unwrap_or_default().into();
     } else if kind == CallKind::Action.as_str() && row.session.is_none() {
         answer.session = row.run.as_str().into();
         answer.model = row.name.as_str().into();
@@ -128,6 +138,14 @@ fn requested_model(input: &Value) -> Option<&str> {
         let (_, name) = path.rsplit_once("/models/")?;
         name.split([':', '/']).next()
     })
+}
+
+/// Returns the model in the handle of a request through the gateway, `UPSTREAM/ENDPOINT/MODEL/KEY`: a copy of a ledger
+/// has no inputs.
+fn model_in_handle(handle: &str) -> Option<&str> {
+    let (_, rest) = handle.split_once('/')?;
+    let (_, rest) = rest.split_once('/')?;
+    Some(rest.rsplit_once('/')?.0)
 }
 
 /// Adds the answers of a session that the ledger does not have, and gives the project to those that it has.
