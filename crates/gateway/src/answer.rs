@@ -21,6 +21,8 @@ pub(crate) struct AnswerReader {
     form: Form,
     /// True if the answer has the form that was asked for: events, or a document.
     is_expected: bool,
+    /// The IDs of what the provider keeps of the answer, if they are wanted.
+    kept_ids: Option<Vec<String>>,
 }
 
 enum Form {
@@ -51,6 +53,8 @@ pub(crate) struct AnswerReport {
     pub(crate) stop: Option<StopReason>,
     /// The provider's ID of the answer.
     pub(crate) id: Option<String>,
+    /// The IDs of what the provider keeps of it, if they were wanted.
+    pub(crate) kept_ids: Vec<String>,
     /// The provider's comparison of the prompt with an earlier one.
     pub(crate) verdict: Option<ProviderVerdict>,
 }
@@ -76,7 +80,16 @@ impl AnswerReader {
         Self {
             endpoint,
             is_expected: is_streamed == matches!(form, Form::Events(..)),
+            kept_ids: None,
             form,
+        }
+    }
+
+    /// Reads the IDs of what the provider keeps of the answer, too, if they are wanted.
+    pub(crate) fn with_kept_ids(self, are_wanted: bool) -> Self {
+        Self {
+            kept_ids: are_wanted.then(Vec::new),
+            ..self
         }
     }
 
@@ -98,6 +111,9 @@ impl AnswerReader {
             Form::Whole(_) => Some("the answer is too large".to_owned()),
             Form::Events(decoder, reader) => match decoder.push(bytes) {
                 Ok(events) => events.iter().find_map(|event| {
+                    if let Some(kept_ids) = &mut self.kept_ids {
+                        add_kept_ids_of_event(event, kept_ids);
+                    }
                     if reader.complete() && reports_error(event) {
                         return Some("an error follows the last event".to_owned());
                     }
@@ -118,9 +134,15 @@ impl AnswerReader {
     }
 
     /// Judges the answer, whose body has ended.
-    pub(crate) fn finish(self) -> AnswerReport {
+    pub(crate) fn finish(mut self) -> AnswerReport {
         let is_expected = self.is_expected;
+        let mut kept_ids = self.kept_ids.take();
+        if let (Some(kept_ids), Form::Whole(whole)) = (&mut kept_ids, &self.form) {
+            let answer: Value = serde_json::from_slice(whole).unwrap_or_default();
+            add_kept_ids(&answer, kept_ids);
+        }
         let mut report = self.read_to_end();
+        report.kept_ids = kept_ids.unwrap_or_default();
         if !is_expected && report.refusal.is_none() {
             report.refusal = Some("the answer has another form than was asked for".to_owned());
         }
@@ -146,6 +168,42 @@ impl AnswerReader {
         }
     }
 }
+
+/// Adds the IDs of an answer and of its items, which later requests may name.
+fn add_kept_ids(answer: &Value, ids: &mut Vec<String>) {
+    let id = |value: &Value| value.get("id").and_then(Value::as_str).map(str::to_owned);
+    let output = answer.get("output").and_then(Value::as_array);
+    for found in id(answer)
+        .into_iter()
+        .chain(output.into_iter().flatten().filter_map(id))
+    {
+        if !ids.contains(&found) {
+            ids.push(found);
+        }
+    }
+}
+
+/// Adds the IDs in the events of a stream that have a whole item or the whole answer.
+fn add_kept_ids_of_event(event: &Event, ids: &mut Vec<String>) {
+    if !event.data.contains("\"id\"") || !WHOLE_EVENTS.contains(&event.name.as_str()) {
+        return;
+    }
+    let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
+    for whole in ["response", "interaction", "item"]
+        .iter()
+        .filter_map(|name| data.get(*name))
+    {
+        add_kept_ids(whole, ids);
+    }
+}
+
+/// Names of events with a whole item or the whole answer.
+const WHOLE_EVENTS: [&str; 4] = [
+    "interaction.complete",
+    "response.completed",
+    "response.incomplete",
+    "response.output_item.done",
+];
 
 /// Judges a whole answer of a model. Gemini streams one as an array of documents, which is passed on only.
 fn whole_reply(format: Format, whole: &[u8]) -> AnswerReport {

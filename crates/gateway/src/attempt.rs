@@ -29,6 +29,7 @@ use crate::endpoint::{Cacheability, DAY};
 use crate::error_body::{ErrorBody, NOT_CACHED};
 use crate::header;
 use crate::injection;
+use crate::kept_answers::{KeptAnswers, Receiver};
 use crate::key_body::KeyBody;
 use crate::ordinals::{Ordinal, RunName};
 use crate::outbound::{Outbound, OutboundHead};
@@ -85,6 +86,8 @@ pub(crate) struct ReadRequest<'a> {
     pub(crate) numbered_calls: Vec<String>,
     /// The session that the client names in a header.
     pub(crate) session: Option<String>,
+    /// The upstream that keeps the answers which the request names, if the key of the client has got all of them.
+    pub(crate) kept_at: Option<String>,
     pub(crate) model: String,
     pub(crate) form: AnswerForm,
     pub(crate) controls: Controls,
@@ -148,7 +151,10 @@ impl<'a> Attempt<'a> {
         upstream: &'a Arc<Upstream>,
     ) -> Result<Self, ErrorBody> {
         let is_of_operator = read.caller.credential(upstream)?.is_some();
-        if is_of_operator && let Some(member) = read.parsed.object_reference() {
+        if is_of_operator
+            && read.kept_at.is_none()
+            && let Some(member) = read.parsed.object_reference()
+        {
             return Err(ErrorBody::forbidden(
                 "object_not_allowed",
                 format!(
@@ -669,6 +675,7 @@ impl<'a> Attempt<'a> {
             payer: self.payer.clone(),
             is_of_operator: self.is_of_operator,
             watched,
+            kept_for: self.kept_for(),
             keeps_refusals: self.recording().is_some(),
             upstream: self.upstream.name().to_owned(),
             model: read.model.clone(),
@@ -707,6 +714,24 @@ impl<'a> Attempt<'a> {
             body: outbound.body().clone(),
             at: shared.clock.now(),
         })
+    }
+
+    /// Returns who gets an answer that the provider keeps, for a client with a key of the gateway: others name objects of
+    /// their own accounts.
+    fn kept_for(&self) -> Option<(KeptAnswers, Receiver)> {
+        let (read, key) = (self.read, self.read.caller.key()?);
+        let store = read
+            .route
+            .endpoint
+            .members()?
+            .stored_unless_false
+            .as_ref()?;
+        let is_kept = read.parsed.value.get(store) != Some(&serde_json::Value::Bool(false));
+        let receiver = Receiver {
+            key: key.name().to_owned(),
+            upstream: self.upstream.name().to_owned(),
+        };
+        is_kept.then(|| (self.shared.kept_answers.clone(), receiver))
     }
 
     /// Returns the name of the client: its key of the gateway, even if it shares answers with others, or the digest of

@@ -53,6 +53,8 @@ pub(crate) enum Setting {
     Anywhere,
     /// In a run, whose requests follow each other as they did when it was recorded.
     Run,
+    /// Nowhere: whoever asks has got the earlier answers that the request names.
+    Account,
 }
 
 /// A judgment of a request: may its answer be stored?

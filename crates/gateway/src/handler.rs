@@ -311,6 +311,7 @@ impl Handler {
             client,
             numbered_calls,
             session: clients.session(&parts.headers),
+            kept_at: self.kept_at(&caller, &parsed).await,
             text,
             model: truncate(&endpoint.model(&route.path, body), MAX_MODEL).into_owned(),
             form,
@@ -338,6 +339,15 @@ impl Handler {
             self.shared.body_index.keep(endpoint, &read.text, &parsed);
         }
         Ok(answered)
+    }
+
+    /// Returns the upstream that keeps the answers which a request names, if they are all that it refers to, and the key of
+    /// the client has got them.
+    async fn kept_at(&self, caller: &Caller, parsed: &ParsedBody) -> Option<String> {
+        let key = caller.key()?;
+        parsed.object_reference()?;
+        let ids = parsed.endpoint.kept_answers(&parsed.value)?;
+        self.shared.kept_answers.upstream(key.name(), &ids).await
     }
 
     /// Checks that a key of the gateway may be used for a request.
@@ -390,8 +400,21 @@ impl Handler {
             judgement = ?read.parsed.cacheability.to_string(),
             "an upstream was chosen"
         );
-        let (mut upstream, mut peers) = (first, peers.into_iter());
-        let mut fallbacks = fallbacks.into_iter();
+        let (mut upstream, mut peers, mut fallbacks) = match &read.kept_at {
+            None => (first, peers.into_iter(), fallbacks.into_iter()),
+            // No other one has what the request names.
+            Some(name) => {
+                let mut all = std::iter::once(first).chain(peers).chain(fallbacks);
+                let keeper = all.find(|upstream| upstream.name() == name);
+                let keeper = keeper.ok_or_else(|| {
+                    let message = format!(
+                        "the request names an answer of the upstream `{name}`, which it does not reach"
+                    );
+                    ErrorBody::forbidden("object_not_allowed", message)
+                })?;
+                (keeper, Vec::new().into_iter(), Vec::new().into_iter())
+            }
+        };
         loop {
             upstream.name().clone_into(&mut report.upstream);
             let answered = Attempt::new(&self.shared, read, &upstream)?.answer().await;

@@ -63,6 +63,7 @@ mod guard;
 mod handler;
 mod header;
 mod injection;
+mod kept_answers;
 mod key_body;
 mod key_request;
 mod key_text;

@@ -60,7 +60,8 @@ pub(crate) async fn read(
         context.form.is_events(),
         parts.status,
         &parts.headers,
-    );
+    )
+    .with_kept_ids(context.kept_for.is_some());
     let headers = header::for_client(&parts.headers, context.is_of_operator);
     let passing = Passing {
         filter: context.usage_filter(&parts.headers),

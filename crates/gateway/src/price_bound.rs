@@ -59,7 +59,9 @@ pub(crate) fn of_request(
     }
     let text = body_bytes as u64 + ADDED_TOKENS;
     let is_embedding = endpoint.operation() == Some(Operation::Embed);
-    let input = match (endpoint.has_media(body), context) {
+    // The tokens of earlier answers that the provider keeps are not in the body, and charged again.
+    let has_more = endpoint.has_media(body) || parsed.object_reference().is_some();
+    let input = match (has_more, context) {
         (true, _) if is_embedding => {
             return Err(UnknownCost(
                 "an image has a price of its own in an embedding".to_owned(),
@@ -71,7 +73,7 @@ pub(crate) fn of_request(
         (true, Some(context)) => context,
         (true, None) => {
             return Err(UnknownCost(format!(
-                "an image or a document is in the request, and the context of `{model}` is not known"
+                "an image, a document or an earlier answer is in the request, and the context of `{model}` is not known"
             )));
         }
     };

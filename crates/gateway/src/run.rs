@@ -20,6 +20,7 @@ use crate::delivery::Delivery;
 use crate::endpoint::Endpoint;
 use crate::error_body::ErrorBody;
 use crate::header;
+use crate::kept_answers::{KeptAnswers, Receiver};
 use crate::metrics::{Metrics, Payment};
 use crate::outbound::Outbound;
 use crate::payer::Payer;
@@ -86,6 +87,8 @@ pub(crate) struct RunContext {
     pub(crate) form: AnswerForm,
     /// The request, if its prefix is analyzed.
     pub(crate) watched: Option<WatchedRequest>,
+    /// Who gets the answer, if the provider keeps it for later requests.
+    pub(crate) kept_for: Option<(KeptAnswers, Receiver)>,
     /// True in a recording: a refusal of the request is a part of it.
     pub(crate) keeps_refusals: bool,
     /// Maximum time between two chunks of an answer.
@@ -164,7 +167,8 @@ impl RunContext {
             self.form.is_events(),
             parts.status,
             &parts.headers,
-        );
+        )
+        .with_kept_ids(self.kept_for.is_some());
         // Before the first chunk, so that no caller joins a run that answers with an error.
         let is_kept_refusal = self.keeps_refusals && parts.status == REFUSAL;
         if parts.status != StatusCode::OK && !is_kept_refusal {
@@ -316,6 +320,9 @@ impl RunContext {
     ) -> Spend {
         if !status.is_success() {
             ticket.mark_error();
+        }
+        if let Some((kept_answers, receiver)) = &self.kept_for {
+            kept_answers.note(receiver, &report.kept_ids).await;
         }
         let charged = if status.is_success() {
             self.billing.charge(report)

@@ -29,6 +29,7 @@ use crate::delivery::Lengths;
 use crate::exporter::{Exporter, Exporting};
 use crate::guard::Guard;
 use crate::handler::Handler;
+use crate::kept_answers::KeptAnswers;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::ordinals::Ordinals;
@@ -128,6 +129,7 @@ impl Gateway {
             dropped: metrics.spans_dropped.clone(),
             warn: Arc::clone(&options.warn),
         };
+        let kept_answers = KeptAnswers::new(options.store.clone(), options.tenant_key.clone());
         let budgets = Budgets::new(options.store, Arc::clone(&options.clock), options.warn);
         let mut keys = settings.keys.iter();
         if keys.any(|key| !key.config.budget.is_unlimited()) {
@@ -144,6 +146,7 @@ impl Gateway {
             guard: Guard::new(address, &options.allowed_hosts),
             settings: RwLock::new(Arc::new(settings)),
             budgets,
+            kept_answers,
             readiness,
             client,
             cache: options.cache,

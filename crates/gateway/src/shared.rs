@@ -15,6 +15,7 @@ use crate::client::UpstreamClient;
 use crate::command::CommandRun;
 use crate::delivery::Lengths;
 use crate::guard::Guard;
+use crate::kept_answers::KeptAnswers;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::ordinals::Ordinals;
@@ -33,6 +34,8 @@ pub(crate) struct Shared {
     pub(crate) client: UpstreamClient,
     pub(crate) cache: Cache,
     pub(crate) budgets: Budgets,
+    /// Answers that providers keep for keys of the gateway.
+    pub(crate) kept_answers: KeptAnswers,
     pub(crate) readiness: Readiness,
     /// Set if requests are answered from the cache only.
     pub(crate) frozen: bool,

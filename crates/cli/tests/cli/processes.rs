@@ -48,7 +48,7 @@ nodes:
     uses: cache.wrap
     with:
       action: shell.run
-      args: {command: ["sh", "-c", "echo slow >> runs.log; test -e go || sleep 600; echo done"]}
+      args: {command: ["sh", "-c", "echo slow >> runs.log; while test -e runs.log && ! test -e go; do sleep 0.1; done; echo done"]}
     output: slow
 "#;
 

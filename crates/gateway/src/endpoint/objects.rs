@@ -11,7 +11,26 @@ use super::{Endpoint, Setting, is_set};
 use crate::credentials::owner_of;
 
 impl Endpoint {
-    /// Returns the name of a member that refers to an object at the provider. In a run, items of earlier answers are none.
+    /// Returns the IDs of the earlier answers and their items that a request names; `None` if it names none, or refers to
+    /// other objects, too.
+    pub(crate) fn kept_answers(self, body: &Value) -> Option<Vec<&str>> {
+        if self.object_reference(body, Setting::Account).is_some() {
+            return None;
+        }
+        let (table, members) = (self.members()?, body.as_object()?);
+        let continued = CONTINUED.iter().filter_map(|name| members.get(*name));
+        let mut ids: Vec<&str> = continued.filter_map(Value::as_str).collect();
+        for item in inputs(table, members).flat_map(|(_, value)| items_of(value)) {
+            let is_reference = item.get("type").is_some_and(|kind| kind == REFERENCE);
+            if is_reference || (item.is_object() && !table.is_whole(item)) {
+                ids.push(item.get("id")?.as_str()?);
+            }
+        }
+        (!ids.is_empty()).then_some(ids)
+    }
+
+    /// Returns the name of a member that refers to an object at the provider. Items of earlier answers are none in a run,
+    /// and neither are these answers for the account that has got them.
     pub(crate) fn object_reference(self, body: &Value, setting: Setting) -> Option<String> {
         let members = body.as_object()?;
         let shared = SharedMembers::built_in();
@@ -21,7 +40,8 @@ impl Endpoint {
             return Some("model".to_owned());
         }
         let is_of_request = |name: &&String| {
-            shared.request_objects.contains(&normalized(name)) && is_set(members, name)
+            let is_known = setting == Setting::Account && CONTINUED.contains(&name.as_str());
+            !is_known && shared.request_objects.contains(&normalized(name)) && is_set(members, name)
         };
         if let Some(name) = members.keys().find(is_of_request) {
             return Some(name.clone());
@@ -53,11 +73,14 @@ impl Endpoint {
             }
         }
         find_member(body, &client_data(self), &|name, value| {
-            let is_of_run = setting == Setting::Run && name == "type" && value == REFERENCE;
-            (!is_of_run && refers(shared, name, value)).then(|| name.to_owned())
+            let is_item = setting != Setting::Anywhere && name == "type" && value == REFERENCE;
+            (!is_item && refers(shared, name, value)).then(|| name.to_owned())
         })
     }
 }
+
+/// Members that name the answer which a request continues.
+const CONTINUED: [&str; 2] = ["previous_interaction_id", "previous_response_id"];
 
 /// Schemes of URLs that are the same for all accounts.
 const OF_THE_WEB: [&str; 2] = ["http", "https"];

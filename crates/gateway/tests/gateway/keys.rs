@@ -896,3 +896,61 @@ keys: {{one: {{digest: {1}}}}}
         }
     }
 }
+
+#[tokio::test]
+async fn a_key_names_the_answers_that_it_has_got_and_no_others() {
+    let setup = setup("").await;
+    let asked = json!({"model": "gpt-4o-mini", "input": [{"role": "user", "content": "hello"}]});
+    let named = |id: &str| {
+        let mut body = asked.clone();
+        body["input"] =
+            json!([{"type": "item_reference", "id": id}, {"role": "user", "content": "go on"}]);
+        body
+    };
+    let continued = |id: &str| {
+        let mut body = asked.clone();
+        body["previous_response_id"] = json!(id);
+        body
+    };
+    let ask = async |key: &str, body: &Value| ask(&setup, key, "/v1/responses", body, None).await;
+    for is_streamed in [false, true] {
+        let mut first = asked.clone();
+        first["stream"] = json!(is_streamed);
+        let first = ask("cachalot-one", &first).await;
+        assert_eq!(first.status, 200, "{}", first.body);
+        let (answer, item) = ids_of_answer(&first.body);
+        for body in [continued(&answer), named(&item)] {
+            let own = ask("cachalot-one", &body).await;
+            assert_eq!(own.status, 200, "{body}: {}", own.body);
+            let other = ask("cachalot-two", &body).await;
+            assert_eq!(other.status, 403, "{body}: {}", other.body);
+            assert_eq!(other.json()["error"]["code"], "object_not_allowed");
+        }
+        // A request that refers to something else, too.
+        let mut both = continued(&answer);
+        both["input"] =
+            json!([{"role": "user", "content": [{"type": "input_file", "file_id": "file-1"}]}]);
+        assert_eq!(ask("cachalot-one", &both).await.status, 403);
+    }
+    for body in [continued("resp_unknown"), named("msg_unknown")] {
+        assert_eq!(ask("cachalot-one", &body).await.status, 403, "{body}");
+    }
+    // Nothing is kept of such an answer.
+    let mut unkept = asked.clone();
+    unkept["store"] = json!(false);
+    let (answer, _) = ids_of_answer(&ask("cachalot-one", &unkept).await.body);
+    assert_eq!(ask("cachalot-one", &continued(&answer)).await.status, 403);
+}
+
+/// The IDs of an answer of Responses, streamed or not, and of its first item.
+fn ids_of_answer(body: &str) -> (String, String) {
+    let events = body.lines().filter_map(|line| line.strip_prefix("data: "));
+    let mut events = events.filter_map(|data| serde_json::from_str::<Value>(data).ok());
+    let streamed = events.find(|event| event["type"] == "response.completed");
+    let answer = match streamed {
+        Some(event) => event["response"].clone(),
+        None => serde_json::from_str(body).unwrap(),
+    };
+    let id = |value: &Value| value["id"].as_str().unwrap().to_owned();
+    (id(&answer), id(&answer["output"][0]))
+}
