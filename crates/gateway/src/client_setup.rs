@@ -41,7 +41,7 @@ pub(crate) struct Client {
     packages: Vec<String>,
     /// The directory of its settings.
     folder: Folder,
-    /// What it needs.
+    /// Variables, options and files that it needs.
     setup: ClientSetup,
 }
 
@@ -55,7 +55,7 @@ pub struct Folder {
     pub default: String,
 }
 
-/// What a client needs so that its requests go through a gateway, beside the variables that all get.
+/// Variables, options and files with which a client's requests go through a gateway, beside the variables that all get.
 ///
 /// Values are templates for [`GatewayUrls::fill_in`]. Files begin with `./` (the current directory) or `{folder}/`.
 #[derive(Debug, Default, Deserialize)]
@@ -131,8 +131,10 @@ pub struct ClientSettings {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClientKey {
-    /// The variable, one of [`ClientTable::keys`].
+    /// The variable.
     pub name: String,
+    /// The value that stands for a key in a replay, if it is not that of [`ClientTable::keys`].
+    pub value: Option<String>,
     /// Other variables of which one is sufficient.
     #[serde(default)]
     pub unless: Vec<String>,
@@ -154,7 +156,7 @@ pub struct RecognizedClient<'a> {
     pub name: &'a str,
     /// The directory of its settings.
     pub folder: &'a Folder,
-    /// What it needs.
+    /// Variables, options and files that it needs.
     pub setup: &'a ClientSetup,
     /// Number of the command's words that name the program, behind which its options are inserted.
     pub words: usize,
@@ -312,7 +314,8 @@ mod tests {
             let setup = &client.setup;
             assert!(!client.commands.is_empty(), "{name}");
             for key in &setup.keys {
-                assert!(table.keys.contains_key(&key.name), "{name}: {}", key.name);
+                let has_value = key.value.is_some() || table.keys.contains_key(&key.name);
+                assert!(has_value, "{name}: {}", key.name);
             }
             let replaced = setup.base_urls.iter().map(|url| &url.upstream);
             let settings = setup.settings.iter().map(|settings| &settings.upstream);

@@ -236,7 +236,6 @@ impl RunningGateway {
     }
 
     /// Returns a function that returns the payments to upstreams since the start, also after the gateway has stopped.
-    #[must_use]
     pub fn payments(&self) -> impl Fn() -> Payments + use<> {
         let metrics = Arc::clone(&self.handler.shared.metrics);
         move || metrics.payments()

@@ -66,7 +66,7 @@ pub(super) fn explain_refused(
 }
 
 fn explain_call(connection: &Connection, call: LedgerRow) -> Result<Explanation> {
-    // What was refused before has no answer, and says nothing about why there is none.
+    // An earlier refused call has no answer either, and says nothing about the reason.
     let is_refused = call.answered == CallStatus::Refused;
     let says_why = |row: &LedgerRow| !(is_refused && row.answered == CallStatus::Refused);
     let same = query::calls_by_key(connection, &call.key, MAX_COMPARED_CALLS)?

@@ -47,7 +47,8 @@ fn client() {
         let mut response = String::new();
         stream.read_to_string(&mut response).unwrap();
         let (head, body) = response.split_once("\r\n\r\n").unwrap();
-        println!("\nRESPONSE {} {}", &head[9..12], body.replace('\n', " "));
+        let (status, body) = (&head[9..12], body.replace('\n', " "));
+        writeln!(std::io::stdout(), "\nRESPONSE {status} {body}").unwrap();
     }
     // Answers that are stored after they were sent are stored by the end of the gateway.
 }
@@ -304,6 +305,29 @@ fn options_of_a_client_are_inserted() {
     assert!(pattern.is_match(&ran.stdout), "{ran}");
     let ran = home.run(&["exec", "--", "./wrapper", "exec", "hi"]).ok();
     assert_eq!(ran.stdout, "<exec><hi>");
+}
+
+#[test]
+fn files_of_a_client_exist_while_it_runs() {
+    let home = Home::new();
+    // Of pi, the option `-e FILE`.
+    home.write(
+        "pi",
+        "#!/bin/sh\ncat \"$2\"; echo \"at $2\"; kill -TERM $PPID; exec sleep 100\n",
+    );
+    make_executable(&home.join("pi"));
+    let ran = home.run(&["exec", "--", "./pi", "-p", "hi"]).fails(143);
+    let at = ran.stdout.lines().find_map(|line| line.strip_prefix("at "));
+    let data = home.join("data/cachalot");
+    assert!(at.unwrap().starts_with(data.to_str().unwrap()), "{ran}");
+    assert!(
+        ran.stdout
+            .contains(r#"pi.registerProvider("openai", { baseUrl: "http://127.0.0.1:"#),
+        "{ran}"
+    );
+    let left = std::fs::read_dir(data).unwrap();
+    let mut left = left.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert!(left.all(|name| !name.starts_with("exec-")));
 }
 
 #[test]

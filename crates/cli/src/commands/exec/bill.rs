@@ -20,7 +20,7 @@ const MAX_COUNTED: usize = 200;
 /// Maximum number of differences between two requests that are named.
 const MAX_POINTERS: usize = 3;
 
-/// What the gateway itself says in front of the reason of a request that the cache cannot answer.
+/// The words of the gateway in front of the reason of a request that the cache cannot answer.
 const ONLY_FROM_CACHE: &str = "only an answer from the cache was asked for: ";
 
 /// Requests of a model.
@@ -96,6 +96,23 @@ fn count(reasons: &mut Reasons, reason: &str) {
     if reasons.len() < MAX_COUNTED || reasons.contains_key(reason) {
         *reasons.entry(reason.to_owned()).or_default() += 1;
     }
+}
+
+/// Prefix breaks that are one row.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct EqualBreaks {
+    model: String,
+    reason: String,
+    remedy: Option<String>,
+}
+
+/// The sums of such breaks.
+#[derive(Default)]
+struct BreakSums {
+    breaks: u64,
+    /// Tokens that were paid for anew.
+    tokens: u64,
+    cost: Cost,
 }
 
 /// Everything that the bill says.
@@ -231,24 +248,30 @@ impl Bill<'_> {
 
     /// The prefix breaks: equal ones are one row, with the remedy below.
     fn breaks(&self) -> String {
-        let mut found: BTreeMap<(&str, String, Option<&str>), (u64, u64, Cost)> = BTreeMap::new();
+        let mut found: BTreeMap<EqualBreaks, BreakSums> = BTreeMap::new();
         for broken in self.breaks {
             let likely = cause(broken);
             let reason = known(broken, "prefix").as_str().unwrap_or("broken");
             let what = likely.map(|cause| format!(": {}", cause.what()));
-            let reason = format!("{reason}{}", what.unwrap_or_default());
             let remedy = known(broken, "what_to_do").as_str();
             let remedy = remedy.or_else(|| likely.map(|cause| cause.remedy()));
-            let sums = found.entry((&broken.name, reason, remedy)).or_default();
-            sums.0 += 1;
-            sums.1 += known(broken, "lost_tokens").as_u64().unwrap_or(0);
-            sums.2 += lost_cost(broken).unwrap_or_default();
+            let equal = EqualBreaks {
+                model: broken.name.clone(),
+                reason: format!("{reason}{}", what.unwrap_or_default()),
+                remedy: remedy.map(str::to_owned),
+            };
+            let sums = found.entry(equal).or_default();
+            sums.breaks += 1;
+            sums.tokens += known(broken, "lost_tokens").as_u64().unwrap_or(0);
+            sums.cost += lost_cost(broken).unwrap_or_default();
         }
         let mut rows = Vec::new();
-        for ((model, reason, remedy), (breaks, tokens, cost)) in found {
-            let tokens = render::count(tokens, "token", "tokens");
-            let text = format!("{model}: {reason} · {tokens} paid for anew · {cost}");
-            rows.push(counted(breaks, &text));
+        for (equal, sums) in found {
+            let EqualBreaks { model, reason, .. } = &equal;
+            let tokens = render::count(sums.tokens, "token", "tokens");
+            let text = format!("{model}: {reason} · {tokens} paid for anew · {}", sums.cost);
+            rows.push(counted(sums.breaks, &text));
+            let remedy = equal.remedy.iter();
             rows.extend(remedy.map(|remedy| vec![String::new(), on_one_line(remedy)]));
         }
         section("prefix breaks", &rows)

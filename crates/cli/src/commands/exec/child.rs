@@ -1,6 +1,6 @@
 //! The process of the command: it has the terminal, and this process follows it.
 //!
-//! Both are in one process group, so the keys of the terminal reach both. What they mean is decided by the command alone:
+//! Both are in one process group, so the keys of the terminal reach both. The command alone decides about their effect:
 //! this process survives Ctrl-C, stops when the command stops, and ends after it.
 
 use std::io;

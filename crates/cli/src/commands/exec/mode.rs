@@ -1,8 +1,8 @@
-//! What the gateway of a command does with recorded answers.
+//! The use that the gateway of a command makes of recorded answers.
 
 use crate::arguments::Exec;
 
-/// What the gateway of a command does with recorded answers.
+/// The use that the gateway of a command makes of recorded answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Mode {
     /// Nothing: it meters, and keeps answers that repeat.

@@ -24,7 +24,7 @@ const NO_PROXY: [&str; 2] = ["no_proxy", "NO_PROXY"];
 /// Host of the gateway.
 const HOST: &str = "127.0.0.1";
 
-/// What the command is started with.
+/// The words, variables and files of the command.
 #[derive(Debug)]
 pub(super) struct Setup {
     /// The program and its arguments.
@@ -71,7 +71,7 @@ pub(super) fn client(
 /// The servers that a command would ask without the gateway.
 #[derive(Debug, Default)]
 pub(super) struct Servers<'a> {
-    /// Those that are not the built-in ones.
+    /// Upstreams in place of the built-in ones.
     pub(super) upstreams: Vec<Upstream>,
     /// Settings of the client that have to be overridden.
     overridden: Vec<&'a ClientSettings>,
@@ -259,17 +259,21 @@ impl Circumstances<'_> {
             let value = self.environment.get(name);
             value.is_some_and(|value| !value.is_empty())
         };
-        let needed: Vec<&String> = match self.client {
+        let needed: Vec<(&String, Option<&String>)> = match self.client {
             Some(client) if self.files_of(client).has_any(&client.setup.logins) => Vec::new(),
             Some(client) => {
                 let keys = client.setup.keys.iter();
                 let missing = keys.filter(|key| !key.unless.iter().any(is_set));
-                missing.map(|key| &key.name).collect()
+                let missing = missing.map(|key| (&key.name, key.value.as_ref()));
+                missing.collect()
             }
-            None => table.keys.keys().collect(),
+            None => table.keys.keys().map(|name| (name, None)).collect(),
         };
-        let needed = needed.into_iter().filter(|name| !is_set(name));
-        let values = needed.filter_map(|name| Some((name.clone(), table.keys.get(name)?.clone())));
+        let needed = needed.into_iter().filter(|(name, _)| !is_set(name));
+        let values = needed.filter_map(|(name, value)| {
+            let value = value.or_else(|| table.keys.get(name))?;
+            Some((name.clone(), value.clone()))
+        });
         values.collect()
     }
 }

@@ -96,25 +96,37 @@ fn every_command_gets_the_base_urls() {
 
 #[test]
 fn keys_that_are_missing_in_a_replay_get_a_value() {
-    let key = |command: &str, variables: &[(&str, &str)]| {
+    let set = |command: &str, variables: &[(&str, &str)]| {
         let setup = Place::new(variables).prepare(command, true);
-        setup.variables.get("ANTHROPIC_API_KEY").cloned()
+        let names = setup.variables.into_iter();
+        let keys = names.filter(|(name, _)| name.ends_with("_KEY") || name.ends_with("_TOKEN"));
+        keys.map(|(name, value)| format!("{name}={value}"))
+            .collect::<Vec<_>>()
     };
-    let placeholder = Some("sk-ant-placeholder".to_owned());
-    assert_eq!(key("claude", &[]), placeholder);
-    assert_eq!(key("claude", &[("ANTHROPIC_API_KEY", "")]), placeholder);
-    assert_eq!(key("claude", &[("ANTHROPIC_API_KEY", "own")]), None);
-    assert_eq!(key("claude", &[("ANTHROPIC_AUTH_TOKEN", "own")]), None);
-    assert_eq!(key("make test", &[]), placeholder);
-    assert_eq!(key("codex", &[]), None);
+    let token = ["ANTHROPIC_AUTH_TOKEN=placeholder"];
+    assert_eq!(set("claude", &[]), token);
+    assert_eq!(set("claude", &[("ANTHROPIC_API_KEY", "")]), token);
+    let none = [""; 0];
+    assert_eq!(set("claude", &[("ANTHROPIC_API_KEY", "own")]), none);
+    assert_eq!(set("claude", &[("ANTHROPIC_AUTH_TOKEN", "own")]), none);
+    assert_eq!(set("codex", &[]), none);
+    let all = set("make test", &[("OPENAI_API_KEY", "own")]);
+    assert_eq!(
+        all,
+        [
+            "ANTHROPIC_API_KEY=sk-ant-placeholder",
+            "GEMINI_API_KEY=AIza-placeholder",
+            "GOOGLE_GENERATIVE_AI_API_KEY=AIza-placeholder"
+        ]
+    );
     // A key would take the place of the login with which the run was recorded.
-    let login = Place::new(&[]).with(".claude/.credentials.json", "{}");
-    let setup = login.prepare("claude", true);
-    assert!(!setup.variables.contains_key("ANTHROPIC_API_KEY"));
-    let elsewhere = Place::new(&[("CLAUDE_CONFIG_DIR", "/nowhere")]);
-    let setup = elsewhere.with(".claude/.credentials.json", "{}");
-    let setup = setup.prepare("claude", true);
-    assert!(setup.variables.contains_key("ANTHROPIC_API_KEY"));
+    let login = |place: Place| {
+        let setup = place.with(".claude/.credentials.json", "{}");
+        let setup = setup.prepare("claude", true);
+        setup.variables.contains_key("ANTHROPIC_AUTH_TOKEN")
+    };
+    assert!(!login(Place::new(&[])));
+    assert!(login(Place::new(&[("CLAUDE_CONFIG_DIR", "/nowhere")])));
 }
 
 #[test]
