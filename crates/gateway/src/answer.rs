@@ -248,6 +248,7 @@ fn report(format: Format, reply: Result<Reply, cachalot_model::Error>) -> Answer
             ..AnswerReport::default()
         },
         Ok(reply) => AnswerReport {
+            kept_ids: Vec::new(),
             refusal: unusual_end(&reply.stop).or_else(|| {
                 if has_error(&reply.extra) {
                     return Some("the answer contains an error".to_owned());

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use aho_corasick::AhoCorasick;
 use bytes::Bytes;
 use cachalot_cache::{
     CacheMode, CacheStatus, EntryProvenance, HANDLE_LABEL, HitPolicy, Key, OrphanPolicy, Outcome,
@@ -21,6 +20,7 @@ use crate::billing::Billing;
 use crate::body::Body;
 use crate::cache_status;
 use crate::call::{CallIdentity, CallParts, Sample};
+use crate::call_ids::has_any;
 use crate::client_profile::Client;
 use crate::config::{CacheTimes, PrefixConfig};
 use crate::control::Controls;
@@ -52,6 +52,8 @@ use crate::telemetry::request_span::RequestSpan;
 use crate::telemetry::upstream_span::UpstreamSpan;
 use crate::upstream::Upstream;
 
+/// Maximum size of a body whose texts are searched for the reason of a miss, in bytes.
+const MAX_SEARCHED: usize = 4 << 20;
 /// Time for which a run without clients continues.
 const FINISH_WITHIN: Duration = Duration::from_secs(300);
 /// Time that a streaming request waits for the same run in another process.
@@ -557,6 +559,12 @@ impl<'a> Attempt<'a> {
                 Ok(Ok(RunHead::Stale(_))) | Err(_) => return Responded::Nothing,
             },
             Ok(FirstChunk::Entry(recorded)) => {
+                if !status.is_hit() && !is_shared {
+                    // The run got an error, and serves an expired entry in place of it.
+                    if let Ok(Ok(RunHead::Stale(provenance))) = head_of_run.await {
+                        (entry, status) = (Some(provenance), CacheStatus::Stale);
+                    }
+                }
                 if status.is_hit() && has_any(&recorded.body, &self.read.numbered_calls) {
                     return Responded::Unfit(OTHER_CALLS);
                 }
@@ -568,12 +576,6 @@ impl<'a> Attempt<'a> {
                 let is_refusal = recorded.head.status != StatusCode::OK.as_u16();
                 if is_asked && is_refusal {
                     return Responded::Unfit(REFUSED);
-                }
-                if !status.is_hit() && !is_shared {
-                    // The run got an error, and serves an expired entry in place of it.
-                    if let Ok(Ok(RunHead::Stale(provenance))) = head_of_run.await {
-                        (entry, status) = (Some(provenance), CacheStatus::Stale);
-                    }
                 }
                 let form = self.read.form;
                 if recorded.head.form == form.number() {
@@ -635,8 +637,9 @@ impl<'a> Attempt<'a> {
             return of_sample(reason, ordinal);
         }
         let read = self.read;
-        let request = RunRequest::new(&read.text, &read.parsed, read.client.as_deref());
-        let client = read.client.as_ref().filter(|_| *reason == Reason::Absent);
+        let request = RunRequest::new(&read.text, &read.parsed, read.client.as_deref(), true);
+        let is_searched = *reason == Reason::Absent && read.text.len() <= MAX_SEARCHED;
+        let client = read.client.as_ref().filter(|_| is_searched);
         match client.and_then(|client| Some((client, request.varying_text()?))) {
             None => reason.to_string(),
             Some((client, text)) => format!(
@@ -676,6 +679,7 @@ impl<'a> Attempt<'a> {
             is_of_operator: self.is_of_operator,
             watched,
             kept_for: self.kept_for(),
+            numbered_calls: read.numbered_calls.clone(),
             keeps_refusals: self.recording().is_some(),
             upstream: self.upstream.name().to_owned(),
             model: read.model.clone(),
@@ -822,11 +826,6 @@ fn max_cost(
             format!("the key has a budget, and the cost of the request is not bounded: {reason}");
         ErrorBody::forbidden("unknown_cost", message)
     })
-}
-
-/// Returns true if an answer has one of the IDs.
-fn has_any(answer: &Bytes, ids: &[String]) -> bool {
-    !ids.is_empty() && AhoCorasick::new(ids).map_or(true, |searcher| searcher.is_match(answer))
 }
 
 /// Returns the reason of a miss; of a further sample, why the answer to an equal request of the run was not used.

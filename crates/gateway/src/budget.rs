@@ -308,14 +308,18 @@ impl Budgets {
     }
 
     /// Adds to both counters of each period in one step, so that what they have is of one moment. Sends what is owed to
-    /// any counter with it.
+    /// them with it.
     async fn add(&self, periods: &[Period], more: Counts) -> Result<Vec<Counts>, Error> {
         let Some(store) = &self.store else {
             return Ok(Vec::new());
         };
         let minimums = self.minimums(periods, more);
         let [reserved, returned] = more;
-        let owed = self.owed.take_all();
+        // Those of other keys stay: their requests have not seen what the store has counted, and count it here. At the
+        // end of the process, all are sent.
+        let own: Vec<&str> = reserved_counters(periods).collect();
+        let sending = self.owed.send((!periods.is_empty()).then_some(&*own));
+        let owed = &sending.amounts;
         let owed_to = |counter: &String| owed.get(counter).copied().unwrap_or(0);
         let additions = periods.iter().flat_map(|period| {
             let reserved = reserved.saturating_add(owed_to(&period.reserved));
@@ -331,13 +335,8 @@ impl Budgets {
             return Ok(Vec::new());
         }
         let added = store.add(space::GATEWAY, &additions);
-        let added = match added.within(self.timeout).await {
-            Ok(added) => added,
-            Err(error) => {
-                self.owed.put_back(owed);
-                return Err(error);
-            }
-        };
+        let added = added.within(self.timeout).await?;
+        sending.is_answered();
         self.accept(store, periods, &minimums, &added).await
     }
 

@@ -65,6 +65,12 @@ impl VaryingText {
         }
     }
 
+    /// Returns true if a line of the text matches.
+    pub(crate) fn matches(&self, text: &str) -> bool {
+        let pattern = self.pattern.as_ref();
+        pattern.is_some_and(|pattern| pattern.is_in(text))
+    }
+
     /// Returns a text with the placeholders in all lines that match; `None` if no line does.
     pub(crate) fn replaced_in(&self, text: &str) -> Option<String> {
         self.pattern.as_ref()?.replaced_in(text)
@@ -263,7 +269,7 @@ fn check(client: &ClientProfile, _: Values<'_>, problems: &mut Vec<Problem>) {
     for pointer in &client.ignored_members {
         if let Some(reason) = why_no_member(&pointer.value) {
             let problem = Problem::new("bad-value", reason).at(&pointer.place);
-            problems.push(problem.help("for example `/metadata/session` or `/input/*/trace`"));
+            problems.push(problem.help("for example `/metadata/session`"));
         }
     }
 }
@@ -281,12 +287,21 @@ fn why_no_member(pointer: &str) -> Option<String> {
     if last.is_empty() || last == "*" || last.bytes().all(|byte| byte.is_ascii_digit()) {
         return Some(format!("`{pointer}` names no member of an object"));
     }
-    let has_effect = shared_members::all().any(|table| {
-        let facts = table.of_request(first);
-        facts.is_some_and(|facts| facts.does != Effect::Nothing)
-    });
+    let facts = |name: &str| {
+        let tables = shared_members::all();
+        let found = tables.flat_map(|table| [table.of_request(name), table.anywhere.get(name)]);
+        found.flatten().map(|facts| facts.does).collect::<Vec<_>>()
+    };
+    let has_effect = facts(first).iter().any(|does| *does != Effect::Nothing);
     let is_whole = first.len() + 1 == pointer.len();
-    (is_whole && has_effect).then(|| format!("`{first}` changes answers or their cost"))
+    if is_whole && has_effect {
+        return Some(format!("`{first}` changes answers or their cost"));
+    }
+    // Within what a model reads, only members that are known to do nothing.
+    let does_nothing = facts(last).contains(&Effect::Nothing);
+    (has_effect && !does_nothing).then(|| {
+        format!("`{last}` is not known to do nothing, and a model may read what is in `{first}`")
+    })
 }
 
 fn check_text(text: &mut VaryingText, values: Values<'_>, problems: &mut Vec<Problem>) {

@@ -61,6 +61,10 @@ impl Coding {
             }
             // One frame: further ones would have to be decompressed within the same limit.
             Self::Zstd => {
+                // The decoder holds a whole window before it returns a byte, however small the limit.
+                if zstd_window(body).is_some_and(|window| window > limit as u64) {
+                    return None;
+                }
                 let mut rest = body.as_ref();
                 let decoded = match StreamingDecoder::new(&mut rest) {
                     Ok(mut decoder) => read(&mut decoder, limit)?,
@@ -70,6 +74,30 @@ impl Coding {
             }
         }
     }
+}
+
+/// Returns the size of the window of a frame (RFC 8878, section 3.1.1.1): that of its content, if it has no window of its
+/// own. `None` for what is no frame.
+fn zstd_window(body: &[u8]) -> Option<u64> {
+    let (magic, header) = body.split_at_checked(4)?;
+    if magic != [0x28, 0xb5, 0x2f, 0xfd] {
+        return None;
+    }
+    let (descriptor, rest) = header.split_first()?;
+    let is_single_segment = descriptor & 0x20 != 0;
+    if !is_single_segment {
+        let window = u64::from(*rest.first()?);
+        let base = 1_u64 << (10 + (window >> 3));
+        return Some(base + base / 8 * (window & 7));
+    }
+    let id_bytes = [0, 1, 2, 4][usize::from(descriptor & 3)];
+    let size_bytes = [1, 2, 4, 8][usize::from(descriptor >> 6)];
+    let size = rest.get(id_bytes..id_bytes + size_bytes)?;
+    let size = size
+        .iter()
+        .rev()
+        .fold(0, |sum, byte| (sum << 8) | u64::from(*byte));
+    Some(if size_bytes == 2 { size + 256 } else { size })
 }
 
 /// Refuses a body with bytes behind its end.
@@ -175,6 +203,16 @@ mod tests {
         assert!(decode(&compressed(&[b' '; 1_001])).is_none());
         for cut in 0..small.len() {
             assert!(decode(&small[..cut]).unwrap().is_err(), "{cut}");
+        }
+        // Windows of 2 TiB and of 1 MiB, and a content of 1 MiB; each block repeats a byte 131,072 times.
+        for header in [
+            &[0x00, 0xf8][..],
+            &[0x00, 0x50],
+            &[0xa0, 0x00, 0x00, 0x10, 0x00],
+        ] {
+            let block = [0x02, 0x00, 0x10, 0x20];
+            let bomb = [&[0x28, 0xb5, 0x2f, 0xfd][..], header, &block.repeat(8)].concat();
+            assert!(decode(&bomb).is_none(), "{header:?}");
         }
         let followed = [&small[..], b"x"].concat();
         assert!(decode(&followed).unwrap().is_err());

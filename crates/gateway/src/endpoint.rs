@@ -75,13 +75,14 @@ pub(crate) enum Cacheability {
     Never(String),
 }
 
-impl std::fmt::Display for Cacheability {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl Cacheability {
+    /// The name for the debug log: reasons name what the client has sent.
+    pub(crate) fn name(&self) -> &'static str {
         match self {
-            Self::Repeatable { .. } => formatter.write_str("repeatable"),
-            Self::Sampled => formatter.write_str("sampled"),
-            Self::InRun(reason) => write!(formatter, "stored in runs only: {reason}"),
-            Self::Never(reason) => write!(formatter, "never stored: {reason}"),
+            Self::Repeatable { .. } => "repeatable",
+            Self::Sampled => "sampled",
+            Self::InRun(_) => "stored in runs",
+            Self::Never(_) => "never stored",
         }
     }
 }

@@ -58,7 +58,7 @@ pub fn judge(method: &Method, target: &Uri, headers: &HeaderMap, body: &[u8]) ->
     let client = client.map(AsRef::as_ref);
     let text = Bytes::copy_from_slice(body);
     let parsed = ParsedBody::of(route.endpoint, &text, Arc::default());
-    let run_body = RunRequest::new(&text, &parsed, client).body();
+    let run_body = RunRequest::new(&text, &parsed, client, route.agent.is_some()).body();
     let numbered_calls = run_body
         .as_ref()
         .map_or(0, |run_body| run_body.numbered_calls.len());

@@ -286,7 +286,9 @@ impl Handler {
         let run_body = if client.is_some() || agent.is_some() {
             let (text, parsed, client) = (text.clone(), Arc::clone(&parsed), client.clone());
             let is_small = text.len() < LARGE;
-            let encode = move || RunRequest::new(&text, &parsed, client.as_deref()).body();
+            let is_replayed = agent.is_some();
+            let encode =
+                move || RunRequest::new(&text, &parsed, client.as_deref(), is_replayed).body();
             if is_small {
                 encode()
             } else {
@@ -397,7 +399,7 @@ impl Handler {
             key = read.caller.key().map_or("", |key| key.name()),
             upstream = first.name(),
             fallbacks = fallbacks.len(),
-            judgement = ?read.parsed.cacheability.to_string(),
+            judgement = read.parsed.cacheability.name(),
             "an upstream was chosen"
         );
         let (mut upstream, mut peers, mut fallbacks) = match &read.kept_at {
@@ -415,30 +417,25 @@ impl Handler {
                 (keeper, Vec::new().into_iter(), Vec::new().into_iter())
             }
         };
+        let mut failed: Option<Result<Answered, ErrorBody>> = None;
         loop {
             upstream.name().clone_into(&mut report.upstream);
-            let answered = Attempt::new(&self.shared, read, &upstream)?.answer().await;
-            let is_paused = answered
-                .as_ref()
-                .err()
-                .is_some_and(|error| error.code == client::PAUSED);
-            if is_paused && let Some(peer) = peers.next() {
-                upstream = peer;
-                continue;
-            }
+            let answered = match Attempt::new(&self.shared, read, &upstream) {
+                Ok(attempt) => attempt.answer().await,
+                Err(error) => match failed.take() {
+                    None => return Err(error),
+                    // One in place of another is not for this request. A further one may be.
+                    Some(failed) => failed,
+                },
+            };
+            let is_paused = matches!(&answered, Err(error) if error.code == client::PAUSED);
             let has_failed = match &answered {
                 Ok(answered) => client::has_failed(answered.response.status()),
                 Err(error) => error.is_of_upstream(),
             };
-            match fallbacks.next() {
-                Some(next) if has_failed => {
-                    tracing::debug!(
-                        upstream = upstream.name(),
-                        next = next.name(),
-                        "a fallback is asked"
-                    );
-                    upstream = next;
-                }
+            let peer = if is_paused { peers.next() } else { None };
+            match peer.or_else(|| fallbacks.next()) {
+                Some(next) if has_failed => (upstream, failed) = (next, Some(answered)),
                 _ => return answered,
             }
         }

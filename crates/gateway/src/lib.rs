@@ -42,6 +42,7 @@ mod breaker;
 mod budget;
 mod cache_status;
 mod call;
+mod call_ids;
 mod checksum;
 mod client;
 mod client_profile;

@@ -15,6 +15,7 @@ use crate::answer::{AnswerReader, AnswerReport};
 use crate::answer_form::AnswerForm;
 use crate::billing::{Billing, Charged};
 use crate::budget::Reservation;
+use crate::call_ids::has_any;
 use crate::client::{self, UpstreamClient};
 use crate::delivery::Delivery;
 use crate::endpoint::Endpoint;
@@ -89,6 +90,8 @@ pub(crate) struct RunContext {
     pub(crate) watched: Option<WatchedRequest>,
     /// Who gets the answer, if the provider keeps it for later requests.
     pub(crate) kept_for: Option<(KeptAnswers, Receiver)>,
+    /// The IDs of calls that the key of the request has by their order only.
+    pub(crate) numbered_calls: Vec<String>,
     /// True in a recording: a refusal of the request is a part of it.
     pub(crate) keeps_refusals: bool,
     /// Maximum time between two chunks of an answer.
@@ -214,8 +217,18 @@ impl RunContext {
             None if ticket.is_pipe() => Ok(()),
             None => keeping.decide().await,
         };
+        let value = record.finish(&recorded);
+        let names_a_call = |value: &Bytes| has_any(value, &self.numbered_calls);
+        let storable = match &value {
+            // To another request with the same key, it would name a call that it does not have.
+            Some(value) if storable.is_ok() && names_a_call(value) => {
+                let reason = "the answer has the ID of a call of its request";
+                Err(Reason::Declined(reason.to_owned()))
+            }
+            _ => storable,
+        };
         let result = RunResult {
-            value: record.finish(&recorded),
+            value,
             storable,
             spent,
             labels: Vec::new(),

@@ -28,24 +28,36 @@ pub(crate) struct RunRequest<'a> {
     value: &'a Value,
     form_members: &'a [&'static str],
     client: Option<&'a Client>,
+    is_replayed: bool,
 }
 
 impl<'a> RunRequest<'a> {
-    /// A request with this body, which has a canonical form, of a client if it is known.
-    pub(crate) fn new(text: &'a Bytes, parsed: &'a ParsedBody, client: Option<&'a Client>) -> Self {
+    /// A request with this body, which has a canonical form, of a client if it is known. What the model may read is left
+    /// out only if the client or the operator has asked for replay.
+    pub(crate) fn new(
+        text: &'a Bytes,
+        parsed: &'a ParsedBody,
+        client: Option<&'a Client>,
+        is_replayed: bool,
+    ) -> Self {
         Self {
             endpoint: parsed.endpoint,
             text,
             value: &parsed.value,
             form_members: &parsed.form_members,
             client,
+            is_replayed,
         }
     }
 
     /// Returns the body for the key; `None` if it has nothing that is left out.
     pub(crate) fn body(self) -> Option<RunBody> {
         let (value, mut edits) = (self.value, Edits::default());
-        let numbered_calls = self.number_calls(&mut edits);
+        let numbered_calls = if self.is_replayed {
+            self.number_calls(&mut edits)
+        } else {
+            Vec::new()
+        };
         for (text, emptied) in checksum::in_system(value) {
             edits.replace(text, Value::from(emptied));
         }
@@ -57,7 +69,7 @@ impl<'a> RunRequest<'a> {
                 self.leave_out_own_ids(&mut edits);
             }
             self.each_varying(client, |text, varying| {
-                if client.value.ignores(&varying.name) {
+                if self.is_replayed && client.value.ignores(&varying.name) {
                     edits.change(text, |known| varying.value.replaced_in(known));
                 }
             });
@@ -79,7 +91,7 @@ impl<'a> RunRequest<'a> {
         self.each_varying(client, |text, varying| {
             let is_in_key = !client.value.ignores(&varying.name);
             let text = text.as_str().filter(|_| is_in_key && found.is_none());
-            if text.is_some_and(|text| varying.value.replaced_in(text).is_some()) {
+            if text.is_some_and(|text| varying.value.matches(text)) {
                 found = Some(varying.name.as_str());
             }
         });
@@ -88,10 +100,7 @@ impl<'a> RunRequest<'a> {
 
     /// Writes the numbers of calls in place of the IDs that only pair them with their results.
     fn number_calls(self, edits: &mut Edits) -> Vec<String> {
-        // Others have several spellings in an answer, in which the ID is searched for.
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
-        let mut ids = self.endpoint.pairing_ids(self.value);
-        ids.retain(|id| id.bytes().all(is_plain));
+        let ids = self.endpoint.pairing_ids(self.value);
         let numbers: HashMap<&str, usize> = ids.iter().copied().zip(0..).collect();
         if !numbers.is_empty() {
             each_string(self.value, &mut |text| {
@@ -203,7 +212,7 @@ mod tests {
         let text = Bytes::from(body.to_string());
         let endpoint = Endpoint::of_name(endpoint).unwrap();
         let parsed = ParsedBody::of(endpoint, &text, Arc::default());
-        match RunRequest::new(&text, &parsed, client).body() {
+        match RunRequest::new(&text, &parsed, client, true).body() {
             Some(found) => (bytes(&found.body), found.numbered_calls),
             None => (bytes(parsed.canonical.as_ref().unwrap()), Vec::new()),
         }
@@ -375,7 +384,12 @@ mod tests {
             // An ID with another use stays, also within another one.
             for (ids, said, expected) in [
                 (["call_a", "call_b"], "what did call_a do?", vec!["call_b"]),
-                (["call_1", "call_10"], "hello", vec!["call_10"]),
+                (["call_1", "call_10"], "see call_1", vec!["call_10"]),
+                (
+                    ["call_1", "call_10"],
+                    "see call_11",
+                    vec!["call_1", "call_10"],
+                ),
                 (["call_a", "call_a"], "hello", vec![]),
                 (["call a", "call_b"], "hello", vec!["call_b"]),
                 (["", "call_b"], "hello", vec!["call_b"]),
@@ -427,7 +441,7 @@ mod tests {
         let varying = |body: &Value, client: &Client| {
             let text = Bytes::from(body.to_string());
             let parsed = ParsedBody::of(Endpoint::responses(), &text, Arc::default());
-            RunRequest::new(&text, &parsed, Some(client))
+            RunRequest::new(&text, &parsed, Some(client), true)
                 .varying_text()
                 .map(str::to_owned)
         };

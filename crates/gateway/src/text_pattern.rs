@@ -103,24 +103,32 @@ impl TextPattern {
         }
     }
 
+    /// Returns true if a line of the text matches.
+    pub(crate) fn is_in(&self, text: &str) -> bool {
+        // Most texts have no such line.
+        let may_match = match self.0.first() {
+            Some(Part::Literal(first)) => {
+                memchr::memmem::find(text.as_bytes(), first.as_bytes()).is_some()
+            }
+            _ => true,
+        };
+        may_match && text.split('\n').any(|line| self.matches(line))
+    }
+
     /// Returns a text with the names of the placeholders in all lines that match; `None` if no line does.
     pub(crate) fn replaced_in(&self, text: &str) -> Option<String> {
-        // Most texts have no such line.
-        if let Some(Part::Literal(first)) = self.0.first() {
-            memchr::memmem::find(text.as_bytes(), first.as_bytes())?;
+        if !self.is_in(text) {
+            return None;
         }
-        let mut is_replaced = false;
-        let lines = text.split('\n').map(|line| {
-            let is_match = self.matches(line);
-            is_replaced |= is_match;
-            if is_match {
-                self.to_string()
-            } else {
-                line.to_owned()
+        let name = self.to_string();
+        let mut replaced = String::with_capacity(text.len());
+        for (place, line) in text.split('\n').enumerate() {
+            if place > 0 {
+                replaced.push('\n');
             }
-        });
-        let lines: Vec<String> = lines.collect();
-        is_replaced.then(|| lines.join("\n"))
+            replaced += if self.matches(line) { &name } else { line };
+        }
+        Some(replaced)
     }
 
     /// Returns true if the whole line matches.

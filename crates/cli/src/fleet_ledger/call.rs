@@ -127,7 +127,8 @@ impl Call {
             answered: row.answered.as_str().to_owned(),
             reason: row.reason.clone(),
             not_stored: row.not_stored.clone(),
-            failure: row.failure.clone(),
+            // It may contain what a model or a tool has returned.
+            failure: None,
             unpriced: row.unpriced.clone(),
             failed: row.failed,
             charges: Charges::new(&row.paid, &row.saved),

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use aho_corasick::AhoCorasick;
 use cachalot_model::wire::Members;
 use cachalot_model::wire::members::CallSide;
 use serde_json::Value;
 
 use super::members::client_data;
 use super::{Endpoint, Object, judging};
+use crate::call_ids::{CallIds, is_plain};
 
 /// What a request has of a call.
 #[derive(Default)]
@@ -42,15 +42,17 @@ impl Endpoint {
         let is_pair = |seen: &Seen| seen.calls == 1 && seen.results == 1;
         let mut pairs: Vec<(&str, usize)> = seen
             .iter()
-            .filter(|(id, seen)| !id.is_empty() && is_pair(seen))
+            .filter(|(id, seen)| is_plain(id) && is_pair(seen))
             .map(|(id, seen)| (*id, seen.place))
             .collect();
         pairs.sort_unstable_by_key(|(_, place)| *place);
         let ids: Vec<&str> = pairs.into_iter().map(|(id, _)| id).collect();
-        let counts = occurrences(&ids, body);
+        let Some(counts) = occurrences(&ids, body) else {
+            return Vec::new();
+        };
         let pairs = ids.into_iter().zip(counts);
         // The call and the result.
-        let pairs = pairs.filter(|(_, count)| *count == Some(2));
+        let pairs = pairs.filter(|(_, count)| *count == 2);
         pairs.map(|(id, _)| id).collect()
     }
 
@@ -163,35 +165,24 @@ fn id_of<'a>(sides: &[CallSide], member: &str, object: &'a Value) -> Option<&'a 
     object.get(&side.id)?.as_str()
 }
 
-/// Returns how often each of the texts occurs in the strings of a value, names included; `None` for one that is found
-/// more often than twice, or that cannot be searched for.
-fn occurrences(texts: &[&str], value: &Value) -> Vec<Option<usize>> {
-    let mut counts = vec![Some(0); texts.len()];
-    match AhoCorasick::new(texts) {
-        Ok(_) if texts.is_empty() => {}
-        Ok(searcher) => count(&searcher, value, &mut counts),
-        // Too many to be searched for.
-        Err(_) => counts.fill(None),
-    }
-    counts
+/// Returns how often each of the IDs occurs in the strings of a value, names included; `None` if there are too many to be
+/// searched for.
+fn occurrences(ids: &[&str], value: &Value) -> Option<Vec<usize>> {
+    let mut counts = vec![0; ids.len()];
+    count(&mut CallIds::new(ids)?, value, &mut counts).then_some(counts)
 }
 
-fn count(searcher: &AhoCorasick, value: &Value, counts: &mut [Option<usize>]) {
-    let mut count_in = |text: &str| {
-        for found in searcher.find_overlapping_iter(text) {
-            let count = &mut counts[found.pattern().as_usize()];
-            *count = count.map(|count| count + 1).filter(|count| *count <= 2);
-        }
-    };
+fn count(search: &mut CallIds, value: &Value, counts: &mut [usize]) -> bool {
     match value {
-        Value::String(text) => count_in(text),
-        Value::Array(items) => items.iter().for_each(|item| count(searcher, item, counts)),
-        Value::Object(members) => {
-            for (name, member) in members {
-                count(searcher, &Value::from(name.as_str()), counts);
-                count(searcher, member, counts);
-            }
-        }
-        _ => {}
+        Value::String(text) => count_in(search, text, counts),
+        Value::Array(items) => items.iter().all(|item| count(search, item, counts)),
+        Value::Object(members) => members
+            .iter()
+            .all(|(name, member)| count_in(search, name, counts) && count(search, member, counts)),
+        _ => true,
     }
+}
+
+fn count_in(search: &mut CallIds, text: &str, counts: &mut [usize]) -> bool {
+    search.each_in(text.as_bytes(), |id| counts[id] += 1)
 }
