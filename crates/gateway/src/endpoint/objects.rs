@@ -74,7 +74,8 @@ impl Endpoint {
         }
         find_member(body, &client_data(self), &|name, value| {
             let is_item = setting != Setting::Anywhere && name == "type" && value == REFERENCE;
-            (!is_item && refers(shared, name, value)).then(|| name.to_owned())
+            let is_own = setting == Setting::Account && CONTINUED.contains(&name);
+            (!is_item && !is_own && refers(shared, name, value)).then(|| name.to_owned())
         })
     }
 }
