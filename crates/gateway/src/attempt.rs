@@ -25,7 +25,7 @@ use crate::client_profile::Client;
 use crate::config::{CacheTimes, PrefixConfig};
 use crate::control::Controls;
 use crate::delivery::{Delivery, Recipient};
-use crate::endpoint::{Cacheability, DAY};
+use crate::endpoint::{Cacheability, DAY, MARKER_NAME};
 use crate::error_body::{ErrorBody, NOT_CACHED};
 use crate::header;
 use crate::injection;
@@ -114,11 +114,17 @@ struct Storing {
 
 /// What an outcome of the engine gives.
 enum Responded {
-    Answered(Result<Answered, ErrorBody>),
+    Answered(Box<Result<Answered, ErrorBody>>),
     /// The run of another request failed.
     Nothing,
     /// The stored answer is none for this request, and why.
     Unfit(&'static str),
+}
+
+impl Responded {
+    fn error(fault: ErrorBody) -> Self {
+        Self::Answered(Box::new(Err(fault)))
+    }
 }
 
 /// The label of an answer of a recording with the base URL of the server that gave it.
@@ -505,7 +511,7 @@ impl<'a> Attempt<'a> {
             let outcome =
                 outcome.map_err(|miss| not_cached(&self.why_absent(&miss.reason, ordinal)))?;
             match self.respond(outcome, head_of_run, &keeping, ordinal).await {
-                Responded::Answered(answered) => return answered,
+                Responded::Answered(answered) => return *answered,
                 // The run of another request got no answer that can be shared: this request gets its own.
                 Responded::Nothing => (join, is_new_key) = (SingleFlight::Off, false),
                 Responded::Unfit(reason) if mode == CacheMode::Frozen => {
@@ -539,7 +545,7 @@ impl<'a> Attempt<'a> {
                         "the upstream gave no answer",
                     )
                 });
-                return Responded::Answered(Err(fault));
+                return Responded::error(fault);
             }
         };
         let (mut entry, mut status) = (outcome.entry, outcome.status);
@@ -555,7 +561,7 @@ impl<'a> Attempt<'a> {
                 Ok(Ok(RunHead::Upstream(status, headers))) => {
                     replay::of_own_run(status, headers, reader)
                 }
-                Ok(Err(fault)) => return Responded::Answered(Err(fault)),
+                Ok(Err(fault)) => return Responded::error(fault),
                 Ok(Ok(RunHead::Stale(_))) | Err(_) => return Responded::Nothing,
             },
             Ok(FirstChunk::Entry(recorded)) => {
@@ -584,12 +590,12 @@ impl<'a> Attempt<'a> {
                     match form.convert(&recorded) {
                         Some(body) => replay::of_converted(&recorded, form, body),
                         None => {
-                            return Responded::Answered(Err(damaged("it cannot be converted")));
+                            return Responded::error(damaged("it cannot be converted"));
                         }
                     }
                 }
             }
-            Err(error) => return Responded::Answered(Err(damaged(&error.to_string()))),
+            Err(error) => return Responded::error(damaged(&error.to_string())),
         };
         let entry = entry.filter(|_| status.is_hit());
         // A sampled answer is stored only if it is not delivered: its request is shown as one that does not ask the
@@ -621,13 +627,13 @@ impl<'a> Attempt<'a> {
         if entry.is_none() {
             self.show_previous_break(headers);
         }
-        Responded::Answered(Ok(Answered {
+        Responded::Answered(Box::new(Ok(Answered {
             response,
             answered: shown.as_str(),
             reason: shown.reason().map(ToString::to_string),
             saved: entry.map_or_else(Spend::default, |entry| entry.spent),
             key: Some(outcome.key),
-        }))
+        })))
     }
 
     /// Returns the reason why a run had no answer: it is a further sample, or the request has a text that differs
@@ -752,7 +758,7 @@ impl<'a> Attempt<'a> {
         let read = self.read;
         let (sent, options) = (&read.sent.bytes, read.prefix);
         let endpoint = read.route.endpoint;
-        let changed = if options.inject_breakpoints && endpoint.takes(injection::MARKER_NAME) {
+        let changed = if options.inject_breakpoints && endpoint.takes(MARKER_NAME) {
             injection::with_breakpoints(sent, &read.parsed.value)
         } else if options.prompt_cache_key && endpoint.takes(injection::CACHE_KEY) {
             injection::with_cache_key(sent, &read.parsed.value, |first| {

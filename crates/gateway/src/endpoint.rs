@@ -22,6 +22,9 @@ use serde_json::{Map, Value};
 pub(crate) use members::find_member;
 use tools::server_tool;
 
+/// The name of a cache marker.
+pub(crate) const MARKER_NAME: &str = "cache_control";
+
 /// A JSON object.
 type Object = Map<String, Value>;
 

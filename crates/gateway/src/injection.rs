@@ -7,10 +7,8 @@ use cachalot_core::json;
 use cachalot_model::wire;
 use serde_json::Value;
 
-use crate::endpoint::{Endpoint, find_member};
+use crate::endpoint::{Endpoint, MARKER_NAME, find_member};
 
-/// The name of a cache marker.
-pub(crate) const MARKER_NAME: &str = "cache_control";
 /// The name of the member that leads requests to one cache.
 pub(crate) const CACHE_KEY: &str = "prompt_cache_key";
 /// A marker behind the last member of a block.

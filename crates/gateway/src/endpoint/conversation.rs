@@ -3,9 +3,8 @@
 use cachalot_core::Digest;
 use serde_json::Value;
 
-use super::Endpoint;
 use super::members::items_of;
-use crate::injection::MARKER_NAME;
+use super::{Endpoint, MARKER_NAME};
 
 impl Endpoint {
     /// Returns the digest of the texts in the first message of the user, without cache markers, which move from request

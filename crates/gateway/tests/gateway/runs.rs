@@ -104,12 +104,14 @@ async fn a_gateway_of_a_command_answers_to_its_secret_only() {
     assert_eq!(setup.paid(), 0);
     let answered = setup.ask(&format!("/x/secret{CHAT}"), &chat("hello")).await;
     assert_eq!(answered.status, 200);
-    let reports = setup.reports.lock();
+    let paths: Vec<String> = {
+        let reports = setup.reports.lock();
+        reports.iter().map(|report| report.path.clone()).collect()
+    };
     assert!(
-        reports.iter().all(|report| !report.path.contains("secret")),
-        "{reports:?}"
+        paths.iter().all(|path| !path.contains("secret")),
+        "{paths:?}"
     );
-    drop(reports);
     // A WebSocket would be neither recorded nor counted.
     let socket = setup
         .client
