@@ -351,6 +351,18 @@ impl Ledger {
         self.read(|connection| explain::explain_refused(connection, &inner.run, limit))
     }
 
+    /// Returns the reasons why answers that misses of this ledger's run were given are not stored, with their numbers.
+    /// Calls that failed and cost nothing are left out.
+    ///
+    /// # Errors
+    /// If the ledger cannot be read.
+    pub fn unstored_misses(&self) -> Result<Vec<(String, u64)>, LedgerError> {
+        let Some(inner) = &self.0 else {
+            return Ok(Vec::new());
+        };
+        self.read(|connection| query::unstored_misses(connection, &inner.run))
+    }
+
     /// Erases inputs, keys, handles, scopes, sessions, runs, reasons and failures of the selected calls.
     /// Time, kind, name, outcome and amounts stay, and so do the totals. Returns the number of calls that had
     /// content to erase. With `dry_run`, only counts them.

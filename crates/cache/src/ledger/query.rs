@@ -191,6 +191,19 @@ pub(super) fn refused_calls(
     Ok(calls)
 }
 
+/// See [`super::Ledger::unstored_misses`].
+pub(super) fn unstored_misses(connection: &Connection, run: &str) -> Result<Vec<(String, u64)>> {
+    let mut statement = connection.prepare(
+        "SELECT not_stored, count(*) AS number FROM calls
+         WHERE run = ?1 AND answered = ?2 AND failed = 0 AND not_stored IS NOT NULL
+         GROUP BY not_stored ORDER BY not_stored",
+    )?;
+    let found = statement.query_map(params![run, CallStatus::Miss.as_str()], |row| {
+        Ok((row.get("not_stored")?, count(row, "number")?))
+    })?;
+    found.collect()
+}
+
 /// Returns earlier calls of the same name and scope whose input is known in part or as a digest, newest
 /// first.
 pub(super) fn earlier_calls(

@@ -298,3 +298,24 @@ async fn refused_calls_are_compared_with_calls_that_were_answered() {
     let last = place.why_last().await;
     assert_eq!((last.same, last.differences.len()), (None, 1));
 }
+
+#[tokio::test]
+async fn misses_that_are_not_stored_are_counted_by_their_reasons() {
+    let place = TestDirectory::new();
+    place.ask(json!({"text": "stored"})).await;
+    let small = Policy {
+        run: RunPolicy {
+            max_bytes: 0,
+            ..RunPolicy::default()
+        },
+        ..Policy::default()
+    };
+    for text in ["a", "b"] {
+        let question = Question::of(json!({ "text": text }));
+        place.here.ask(&question, &small, "x").await;
+    }
+    place.ledger().flush().await;
+    let reason = "too large: 1 bytes, at most 0 are kept".to_owned();
+    let unstored = place.ledger().unstored_misses().unwrap();
+    assert_eq!(unstored, [(reason, 2)]);
+}
