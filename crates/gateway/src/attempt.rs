@@ -394,8 +394,9 @@ impl<'a> Attempt<'a> {
         ];
         let agents = read.route.agent.iter();
         labels.extend(agents.map(|agent| Label::new("agent", agent.as_str())));
-        if self.recording().is_some() {
+        if let Some(recording) = self.recording() {
             labels.push(Label::new(SERVER, self.upstream.base()));
+            labels.push(Label::new("tag", format!("recording:{recording}")));
         }
         let tags = read.controls.tags.iter();
         labels.extend(tags.map(|tag| Label::new("tag", tag.as_str())));
@@ -636,7 +637,7 @@ impl<'a> Attempt<'a> {
         })))
     }
 
-    /// Returns the reason why a run had no answer: it is a further sample, or the request has a text that differs
+    /// Returns the reason why a run had no answer: it is a further sample, or the request may have a text that differs
     /// between two runs.
     fn why_absent(&self, reason: &Reason, ordinal: u32) -> String {
         if ordinal > 0 {
@@ -645,12 +646,12 @@ impl<'a> Attempt<'a> {
         let read = self.read;
         let request = RunRequest::new(&read.text, &read.parsed, read.client.as_deref(), true);
         let is_searched = *reason == Reason::Absent && read.text.len() <= MAX_SEARCHED;
-        let client = read.client.as_ref().filter(|_| is_searched);
-        match client.and_then(|client| Some((client, request.varying_text()?))) {
+        let varying = is_searched.then(|| request.varying_text()).flatten();
+        // The recorded request is not known here.
+        match varying {
             None => reason.to_string(),
-            Some((client, text)) => format!(
-                "{reason}; its `{text}` differs between runs of {}, and is in the key unless `ignore` names it",
-                client.name
+            Some(text) => format!(
+                "{reason}; its `{text}` may differ from that of the recorded run (ignore: [{text}])"
             ),
         }
     }

@@ -237,7 +237,7 @@ async fn the_operator_may_replay_a_client_and_leave_out_what_its_model_reads() {
         (
             "clients: {claude-code: {replay: true}}\n",
             "miss",
-            "its `date` differs between runs of claude-code",
+            "not in the cache; its `date` may differ from that of the recorded run (ignore: [date])",
         ),
     ] {
         let file = format!("upstreams:\n  anthropic: {{url: '{url}'}}\n{clients}");
