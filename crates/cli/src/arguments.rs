@@ -584,7 +584,9 @@ pub(crate) struct Serve {
 
 #[derive(Debug, Args)]
 pub(crate) struct Exec {
-    /// The client that the command runs, if neither its name nor the package of `npx` or `uvx` says so.
+    /// The client that the command runs, if neither its first word nor the package of `npx` or `uvx` says so, by its name
+    /// or that of its program. Options that the client needs are inserted behind its program, which has to be a word of
+    /// the command.
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
     /// Answer from the recording with this name, ask for what is not in it, and add that.
@@ -595,7 +597,7 @@ pub(crate) struct Exec {
     #[arg(long, value_name = "NAME", value_parser = recording_name, conflicts_with = "record")]
     pub(crate) replay: Option<String>,
     /// Ask for everything anew, and record it.
-    #[arg(long, requires = "record")]
+    #[arg(long, requires = "record", conflicts_with = "replay")]
     pub(crate) fresh: bool,
     /// Text of the client's prompts that differs between two runs, such as `date`, which is not compared with the
     /// recording: an answer may be about the date of the recording. May be repeated.

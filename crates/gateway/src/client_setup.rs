@@ -158,8 +158,11 @@ pub struct RecognizedClient<'a> {
     pub folder: &'a Folder,
     /// Variables, options and files that it needs.
     pub setup: &'a ClientSetup,
-    /// Number of the command's words that name the program, behind which its options are inserted.
-    pub words: usize,
+    /// File names of its program.
+    pub commands: &'a [String],
+    /// Number of the command's words up to its program or package, behind which its options are inserted; `None` if no
+    /// word names it.
+    pub words: Option<usize>,
 }
 
 /// Programs that run the program of a package: the words of the command before the package.
@@ -174,6 +177,18 @@ const LAUNCHERS: [&[&str]; 9] = [
     &["uv", "tool", "run"],
     &["pipx", "run"],
 ];
+
+/// Programs that run the program in their arguments.
+const PREFIXES: [&str; 6] = ["env", "timeout", "nice", "nohup", "time", "setsid"];
+
+/// Options of these that have a value in the next word.
+const OPTIONS_OF_PREFIXES: [&str; 6] = ["-s", "--signal", "-u", "--unset", "-C", "--chdir"];
+
+/// Shells: the word behind their option `-c` is a script.
+const SHELLS: [&str; 5] = ["sh", "bash", "zsh", "dash", "ksh"];
+
+/// Endings of the file names of programs that an interpreter runs.
+const SCRIPTS: [&str; 4] = [".js", ".mjs", ".cjs", ".py"];
 
 /// Options of launchers that have a value in the next word.
 const OPTIONS_WITH_VALUE: [&str; 6] = ["-p", "--package", "--from", "--with", "--python", "--spec"];
@@ -192,49 +207,74 @@ impl ClientTable {
         self.clients.keys().map(String::as_str)
     }
 
-    /// Returns the client that the user names. Its options are inserted behind the program, or behind the package of a
-    /// launcher.
+    /// Returns the client that the user names: by its name, or by that of its program. The program may be any word of
+    /// the command, such as an argument of a wrapper.
     #[must_use]
     pub fn named(&self, name: &str, command: &[&str]) -> Option<RecognizedClient<'_>> {
-        let (name, client) = self.clients.get_key_value(name)?;
-        let words = package_of_launcher(command).map_or(1, |at| at + 1);
-        Some(RecognizedClient {
-            name,
-            folder: &client.folder,
-            setup: &client.setup,
-            words,
-        })
+        let by_name = self.clients.get_key_value(name);
+        let (name, client) = by_name.or_else(|| {
+            let mut clients = self.clients.iter();
+            clients.find(|(_, client)| is_one_of(name, &client.commands))
+        })?;
+        let words = client
+            .started_by(command)
+            .or_else(|| client.named_in(command));
+        Some(client.recognized(name, words))
     }
 
     /// Recognizes the client that a command runs, by the file name of its program or by the package that a launcher
-    /// runs.
+    /// runs, behind prefixes such as `timeout 20`.
     #[must_use]
     pub fn recognize(&self, command: &[&str]) -> Option<RecognizedClient<'_>> {
-        let program = file_name(command.first()?);
-        let by_command = |client: &Client| is_one_of(program, &client.commands);
-        if let Some(found) = self.find(1, by_command) {
-            return Some(found);
-        }
-        let at = package_of_launcher(command)?;
-        let package = without_version(command[at]);
-        self.find(at + 1, |client| {
-            is_one_of(package, &client.packages) || is_one_of(package, &client.commands)
+        self.clients.iter().find_map(|(name, client)| {
+            let words = client.started_by(command)?;
+            Some(client.recognized(name, Some(words)))
         })
     }
+}
 
-    fn find(
-        &self,
-        words: usize,
-        is_meant: impl Fn(&Client) -> bool,
-    ) -> Option<RecognizedClient<'_>> {
-        let mut clients = self.clients.iter();
-        let (name, client) = clients.find(|(_, client)| is_meant(client))?;
-        Some(RecognizedClient {
+impl Client {
+    fn recognized<'a>(&'a self, name: &'a str, words: Option<usize>) -> RecognizedClient<'a> {
+        RecognizedClient {
             name,
-            folder: &client.folder,
-            setup: &client.setup,
+            folder: &self.folder,
+            setup: &self.setup,
+            commands: &self.commands,
             words,
-        })
+        }
+    }
+
+    /// Returns the number of words up to the program, if the command starts it.
+    fn started_by(&self, command: &[&str]) -> Option<usize> {
+        let at = behind_prefixes(command);
+        let program = file_name(command.get(at)?);
+        if is_one_of(program, &self.commands) {
+            return Some(at + 1);
+        }
+        let at = at + package_of_launcher(&command[at..])?;
+        let package = without_version(command[at]);
+        let is_own = is_one_of(package, &self.packages) || is_one_of(package, &self.commands);
+        is_own.then_some(at + 1)
+    }
+
+    /// Returns the number of words up to the first argument that names the program. An option and its value do not, and
+    /// neither does the script of a shell: the words behind it are not arguments of the program.
+    fn named_in(&self, command: &[&str]) -> Option<usize> {
+        let is_program = |at: usize| {
+            let word = command[at];
+            let name = file_name(word);
+            let name = SCRIPTS
+                .iter()
+                .find_map(|ending| name.strip_suffix(ending))
+                .unwrap_or(name);
+            let is_named =
+                is_one_of(name, &self.commands) || is_one_of(without_version(word), &self.packages);
+            let is_value = OPTIONS_WITH_VALUE.contains(&command[at - 1]) || is_script(command, at);
+            is_named && !word.starts_with('-') && !word.contains('=') && !is_value
+        };
+        (1..command.len())
+            .find(|at| is_program(*at))
+            .map(|at| at + 1)
     }
 }
 
@@ -267,6 +307,43 @@ fn is_one_of(name: &str, names: &[String]) -> bool {
 
 fn file_name(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
+}
+
+/// Returns the place of the first word that is no prefix, and no variable, option or number of one.
+fn behind_prefixes(command: &[&str]) -> usize {
+    let is_number = |word: &str| {
+        let digits = word.strip_suffix(['s', 'm', 'h', 'd']).unwrap_or(word);
+        digits.starts_with(|first: char| first.is_ascii_digit()) && digits.parse::<f64>().is_ok()
+    };
+    let mut at = 0;
+    while command
+        .get(at)
+        .is_some_and(|word| PREFIXES.contains(&file_name(word)))
+    {
+        at += 1;
+        while let Some(word) = command.get(at) {
+            if OPTIONS_OF_PREFIXES.contains(word) {
+                at += 2;
+            } else if word.starts_with('-') || word.contains('=') || is_number(word) {
+                at += 1;
+            } else {
+                break;
+            }
+        }
+    }
+    at
+}
+
+/// Returns true if a word is the script of a shell: `sh -c SCRIPT`, `bash -lc SCRIPT`.
+fn is_script(command: &[&str], at: usize) -> bool {
+    let is_option = |word: &&&str| word.starts_with('-');
+    let options = command[..at].iter().rev().take_while(is_option).count();
+    let (before, options) = command[..at].split_at(at - options);
+    let shell = before.last().map(|shell| file_name(shell));
+    shell.is_some_and(|shell| SHELLS.contains(&shell))
+        && options
+            .iter()
+            .any(|option| !option.starts_with("--") && option.contains('c'))
 }
 
 /// Returns the place of the package in the command of a launcher.
@@ -365,17 +442,54 @@ mod tests {
             ("npx -y", None),
             ("sh -c claude", None),
             ("claude-wrapper", None),
+            ("timeout 20 codex exec hi", Some(("codex", 3))),
+            ("timeout -s INT 1.5m codex exec hi", Some(("codex", 5))),
+            (
+                "env -u A B=1 nice -n 5 claude -p hi",
+                Some(("claude-code", 8)),
+            ),
+            ("env A=1 npx -y @openai/codex exec", Some(("codex", 5))),
+            ("timeout 20 sh -c codex", None),
+            ("timeout 20", None),
         ] {
             let words: Vec<&str> = command.split(' ').collect();
             let found = table.recognize(&words);
-            let found = found.map(|found| (found.name, found.words));
+            let found = found.map(|found| (found.name, found.words.unwrap_or(0)));
             assert_eq!(found, expected, "{command}");
         }
-        let named = table.named("codex", &["./wrapper.sh", "exec"]).unwrap();
-        assert_eq!((named.name, named.words), ("codex", 1));
-        let named = table.named("aider", &["npx", "-y", "wrapper"]).unwrap();
-        assert_eq!((named.name, named.words), ("aider", 3));
-        assert!(table.named("claude", &["claude"]).is_none());
+    }
+
+    #[test]
+    fn options_are_for_the_program_of_the_client_only() {
+        let words = |agent: &str, command: &str| {
+            let words: Vec<&str> = command.split(' ').collect();
+            let named = ClientTable::built_in().named(agent, &words).unwrap();
+            assert_eq!(named.name, "codex");
+            named.words
+        };
+        for (command, expected) in [
+            ("codex exec", Some(1)),
+            ("npx -p @openai/codex codex exec", Some(4)),
+            (
+                "node --max-old-space-size=9 /opt/bin/codex.js exec",
+                Some(3),
+            ),
+            ("./wrapper --verbose codex exec", Some(3)),
+            ("./wrapper npx -y @openai/codex@1.0 exec", Some(4)),
+            ("./wrapper npx -p @openai/codex codex exec", Some(5)),
+            ("sh -c \"$@\" sh codex exec", Some(5)),
+            ("./wrapper exec", None),
+            ("npx -y wrapper", None),
+            ("sh -c codex", None),
+            ("bash -e -lc codex", None),
+            ("./wrapper --program=codex A=/codex", None),
+        ] {
+            assert_eq!(words("codex", command), expected, "{command}");
+        }
+        let table = ClientTable::built_in();
+        let by_program = table.named("claude", &["./wrapper"]).unwrap();
+        assert_eq!((by_program.name, by_program.words), ("claude-code", None));
+        assert!(table.named("whale", &["claude"]).is_none());
     }
 
     #[test]

@@ -13,7 +13,7 @@ mod setup;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, ExitStatus};
 use std::sync::Arc;
 
 use cachalot_core::{Problem, Secret};
@@ -52,17 +52,29 @@ pub(crate) async fn exec(
     let warnings = Warnings::default();
     let ran = run(arguments, process_environment, &warnings).await;
     // The command has the terminal until it ends.
-    let (bill, ran) = match ran {
-        Ok((bill, code)) => (bill, Ok(code)),
-        Err(error) => (String::new(), Err(error)),
-    };
     for warning in warnings.0.lock().drain(..) {
         render::warn(&warning);
     }
-    if !bill.is_empty() && !arguments.quiet {
-        render::err(bill.trim_end());
+    match ran? {
+        End::NotStarted(code) => Ok(ExitCode::from(code)),
+        End::Ended { bill, status } => {
+            if !arguments.quiet {
+                render::err(bill.trim_end());
+            }
+            child::end_by_signal(status);
+            Ok(ExitCode::from(child::exit_code(status)))
+        }
     }
-    ran
+}
+
+/// End of the command.
+enum End {
+    /// It could not be started: the exit code.
+    NotStarted(u8),
+    Ended {
+        bill: String,
+        status: ExitStatus,
+    },
 }
 
 /// Warnings that wait for the end of the command.
@@ -82,18 +94,20 @@ impl Warnings {
     }
 }
 
-/// Returns the bill and the exit code.
+/// Runs the command. Its files are removed when this function returns.
 async fn run(
     arguments: &Exec,
     process_environment: &ProcessEnvironment,
     warnings: &Warnings,
-) -> Result<(String, ExitCode)> {
+) -> Result<End> {
     let environment = &process_environment.environment;
     let mode = Mode::new(arguments);
     let client = setup::client(arguments.agent.as_deref(), &arguments.command)?;
     check_ignored(&arguments.ignore, client.map(|client| client.name))?;
     let servers = Servers::find(client, environment, &process_environment.directory)?;
+    setup::check_options(client, &servers, &arguments.command)?;
     let given = given_upstreams(&arguments.upstream)?;
+    setup::check_names(&given)?;
     let settings = with_upstreams(Settings::new(Upstream::built_in()), &servers.upstreams);
     let settings = with_upstreams(settings, &given);
 
@@ -107,6 +121,12 @@ async fn run(
     };
     let engine = opening.for_run().await?;
     let tenant_key = engine.secret_set.key().cloned().unwrap_or(tenant_key);
+    if let (Some(name), None) = (mode.recording(), &engine.store) {
+        let reason = "the store of recordings cannot be used, and the command was not run";
+        return Err(CommandError::failed(format!(
+            "recording `{name}`: {reason}"
+        )));
+    }
     if let Mode::Replay(name) = &mode {
         recording::check(&engine.cache, name).await?;
     }
@@ -168,6 +188,10 @@ async fn run(
         .words
         .split_first()
         .ok_or_else(|| CommandError::failed("there is no command to run"))?;
+    let is_unknown_replay = client.is_none() && matches!(mode, Mode::Replay(_));
+    if is_unknown_replay && !arguments.quiet {
+        render::err(&unknown_in_replay(&arguments.command[0].to_string_lossy()));
+    }
     let mut command = Command::new(program);
     command.args(words).envs(&setup.variables);
     let ended = child::run(&mut command, &mut signals).await;
@@ -183,13 +207,13 @@ async fn run(
         are_finished = finished => are_finished,
         () = signals.impatient() => false,
     };
-    let code = match ended {
-        Ok(status) => child::exit_code(status),
+    let status = match ended {
+        Ok(status) => status,
         Err(error) => {
             let program = program.to_string_lossy();
             let (code, message) = not_started::explain(&program, &error, environment);
             crate::tell(&CommandError::failed(message));
-            return Ok((String::new(), ExitCode::from(code)));
+            return Ok(End::NotStarted(code));
         }
     };
     let mut breaks = ledger.broken_prefixes(newest_row, 0)?.0;
@@ -198,6 +222,10 @@ async fn run(
         Mode::Replay(_) => ledger.explain_refused(MAX_EXPLAINED)?,
         Mode::Record { .. } | Mode::Meter => Vec::new(),
     };
+    let unrecorded = match mode {
+        Mode::Record { .. } => ledger.unstored_misses()?,
+        Mode::Replay(_) | Mode::Meter => Vec::new(),
+    };
     let requests = requests.lock();
     let bill = Bill {
         mode: &mode,
@@ -205,15 +233,16 @@ async fn run(
         payments: &payments(),
         breaks: &breaks,
         unanswered: &unanswered,
+        unrecorded: &unrecorded,
     };
     let mut text = bill.text();
     if !are_finished {
         text += "some answers were cut off, because they were not finished in time\n";
     }
-    if client.is_none() && requests.are_none() {
+    if client.is_none() && !is_unknown_replay && requests.are_none() {
         text += &unknown_client(&arguments.command[0].to_string_lossy());
     }
-    Ok((text, ExitCode::from(code)))
+    Ok(End::Ended { bill: text, status })
 }
 
 /// Checks the names of texts that are not compared with the recording.
@@ -256,6 +285,14 @@ fn unknown_client(program: &str) -> String {
             variables.join(", "),
             names.join(", ")
         ),
+    )
+}
+
+/// Returns the note on a command that is no known client, before it runs in a replay: it may ask servers itself.
+fn unknown_in_replay(program: &str) -> String {
+    format!(
+        "cachalot: `{}` is no known client: its requests are replayed if it reads OPENAI_BASE_URL or a similar variable; others reach the network (--agent NAME says which client it runs)",
+        render::visible::on_one_line(program)
     )
 }
 

@@ -3,6 +3,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -131,13 +132,21 @@ fn requests_go_through_the_gateway_and_are_on_the_bill() {
 #[test]
 fn exit_code_is_that_of_the_command() {
     let home = Home::new();
-    for (script, expected) in [
-        ("exit 0", 0),
-        ("exit 7", 7),
-        ("kill -TERM $$", 143),
-        ("kill -KILL $$", 137),
-    ] {
+    for (script, expected) in [("exit 0", 0), ("exit 7", 7)] {
         shell(&home, script).fails(expected);
+    }
+}
+
+#[test]
+fn signal_that_ends_the_command_ends_this_process() {
+    let home = Home::new();
+    for (name, expected) in [("TERM", libc::SIGTERM), ("KILL", libc::SIGKILL)] {
+        let script = format!("kill -{name} $$");
+        let mut command = home.command(&["exec", "--", "sh", "-c", &script]);
+        let ran = command.output().unwrap();
+        let bill = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(ran.status.signal(), Some(expected), "{bill}");
+        assert!(bill.starts_with("cachalot: 0 requests"), "{bill}");
     }
 }
 
@@ -197,6 +206,14 @@ fn wrong_arguments_are_refused_before_anything_runs() {
             "cannot be used with",
         ),
         (&["--fresh", "--", "true"], "--record"),
+        (
+            &["--fresh", "--replay", "a", "--", "true"],
+            "cannot be used with",
+        ),
+        (
+            &["--upstream", "opnai=http://a.example", "--", "true"],
+            "did you mean `openai`?",
+        ),
         (&["--record", "", "--", "true"], "a name of up to 64"),
         (&["--record", "../a", "--", "true"], "a name of up to 64"),
         (&["--replay", "a/b", "--", "true"], "a name of up to 64"),
@@ -298,13 +315,53 @@ fn options_of_a_client_are_inserted() {
     let pattern = pattern.unwrap();
     assert!(pattern.is_match(&ran.stdout), "{ran}");
     assert!(!ran.stderr.contains("no known client"), "{ran}");
-    std::fs::rename(program, home.join("wrapper")).unwrap();
-    let ran = home
-        .run(&["exec", "--agent", "codex", "--", "./wrapper", "exec", "hi"])
-        .ok();
+    let prefixed = ["exec", "--", "env", "A=1", program, "exec", "hi"];
+    let ran = home.run(&prefixed).ok();
     assert!(pattern.is_match(&ran.stdout), "{ran}");
+    let wrapper = [
+        "exec",
+        "--agent",
+        "codex",
+        "--",
+        "sh",
+        "-c",
+        "exec \"$@\"",
+        "sh",
+        program,
+        "exec",
+        "hi",
+    ];
+    let ran = home.run(&wrapper).ok();
+    assert!(pattern.is_match(&ran.stdout), "{ran}");
+    std::fs::rename(program, home.join("wrapper")).unwrap();
     let ran = home.run(&["exec", "--", "./wrapper", "exec", "hi"]).ok();
     assert_eq!(ran.stdout, "<exec><hi>");
+}
+
+#[test]
+fn options_that_have_no_place_are_refused_before_anything_runs() {
+    let home = Home::new();
+    let script = "touch ran; codex exec hi";
+    let of = |agent: &str| {
+        let command = ["exec", "--agent", agent, "--", "sh", "-c", script];
+        let ran = home.run(&command);
+        assert!(!home.join("ran").exists(), "{ran}");
+        ran.fails(2).unwrapped()
+    };
+    let refused = of("codex");
+    for expected in [
+        "inserted behind `codex`, which is no word of the command",
+        "run `sh` without --agent",
+        "-c openai_base_url=\"$OPENAI_BASE_URL\"",
+    ] {
+        assert!(refused.contains(expected), "{refused}");
+    }
+    // Its option names a file of this run.
+    let refused = of("pi");
+    assert!(!refused.contains("without --agent"), "{refused}");
+    // Variables are sufficient for others, which may be named by their programs.
+    let command = ["exec", "--agent", "gemini", "--", "sh", "-c", "exit 5"];
+    home.run(&command).fails(5);
 }
 
 #[test]
@@ -316,7 +373,8 @@ fn files_of_a_client_exist_while_it_runs() {
         "#!/bin/sh\ncat \"$2\"; echo \"at $2\"; kill -TERM $PPID; exec sleep 100\n",
     );
     make_executable(&home.join("pi"));
-    let ran = home.run(&["exec", "--", "./pi", "-p", "hi"]).fails(143);
+    let ran = home.run(&["exec", "--", "./pi", "-p", "hi"]);
+    assert_eq!(ran.code, None, "{ran}");
     let at = ran.stdout.lines().find_map(|line| line.strip_prefix("at "));
     let data = home.join("data/cachalot");
     assert!(at.unwrap().starts_with(data.to_str().unwrap()), "{ran}");
@@ -380,7 +438,28 @@ fn keys_of_the_terminal_are_for_the_command() {
         terminal.press(CTRL_C);
         std::thread::sleep(Duration::from_millis(100));
     }
-    assert_eq!(terminal.ended(), Some(130), "{}", terminal.text());
+    let status = terminal.end();
+    assert_eq!(status.signal(), Some(libc::SIGINT), "{}", terminal.text());
+}
+
+#[test]
+fn interrupts_for_this_process_alone_are_passed_on_if_it_has_no_keys() {
+    let home = Home::new();
+    let binary = env!("CARGO_BIN_EXE_cachalot");
+    let command = "trap 'echo asked; exit 9' INT; echo ready; while :; do sleep 0.05; done";
+    let script = format!(
+        "set -m; '{binary}' exec -- sh -c \"{command}\" & read line; kill -INT $!; wait $!; echo \"code $?\""
+    );
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", &script])
+        .current_dir(home.path())
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap())
+        .env("HOME", home.path());
+    let mut terminal = Terminal::start(&mut shell);
+    terminal.see("ready").say("").see("asked").see("code 9");
+    terminal.ended();
 }
 
 #[test]
@@ -570,6 +649,104 @@ fn recorded_command_is_replayed_without_a_provider() {
     );
     let expected = "\nnot in the recording `trial`:\n  2  it differs from the recorded request in /body/messages/0/content\n";
     assert!(bill.contains(expected), "{bill}");
+}
+
+#[test]
+fn what_a_recording_lacks_is_named() {
+    let (home, provider) = (Home::new(), Provider::built_in().accepting_anything());
+    let mut searching = sampled("one");
+    searching["web_search_options"] = json!({});
+    let requests = [sampled("one"), searching];
+    let recorded = ask(&home, &provider, &["--record", "trial"], &requests).ok();
+    let bill = &recorded.stderr;
+    let sections = "\nasked for:\n  1  not in the cache\nnot recorded:\n  1  ";
+    assert!(bill.contains(sections), "{bill}");
+    // A date that may differ is not named if it is the same.
+    let prompt = |text: &str| {
+        let mut prompt = sampled(text);
+        let system = json!({"role": "system", "content": "Today's date is 2026-11-30."});
+        prompt["messages"].as_array_mut().unwrap().insert(0, system);
+        prompt
+    };
+    let claude = ["--agent", "claude", "--record", "dated"];
+    let recorded = ask(&home, &provider, &claude, &[prompt("one")]).ok();
+    let possible = "  1  not in the cache; its `date` may differ from that of the recorded run";
+    assert!(recorded.stderr.contains(possible), "{recorded}");
+    let claude = ["--agent", "claude", "--replay", "dated"];
+    let missed = ask(&home, &provider, &claude, &[prompt("two")]).ok();
+    let bill = &missed.stderr;
+    let expected = "\nnot in the recording `dated`:\n  1  it differs from the recorded request in /body/messages/1/content\n";
+    assert!(bill.contains(expected), "{bill}");
+}
+
+#[test]
+fn recording_needs_a_store() {
+    let home = Home::new();
+    home.write("broken.db", "this is no database".repeat(100));
+    for option in ["--record", "--replay"] {
+        let arguments = [
+            "exec",
+            "--db",
+            "broken.db",
+            option,
+            "trial",
+            "--",
+            "touch",
+            "ran",
+        ];
+        let ran = home.run(&arguments).fails(1);
+        let expected = "error: recording `trial`: the store of recordings cannot be used";
+        assert!(ran.stderr.contains(expected), "{ran}");
+        assert!(!home.join("ran").exists());
+    }
+}
+
+#[test]
+fn replay_of_an_unknown_client_is_announced_before_it_runs() {
+    let (home, provider) = (Home::new(), Provider::built_in());
+    ask(&home, &provider, &["--record", "trial"], &[sampled("one")]).ok();
+    let command = [
+        "exec",
+        "--replay",
+        "trial",
+        "--",
+        "sh",
+        "-c",
+        "echo ran >&2",
+    ];
+    let ran = home.run(&command).ok();
+    let lines: Vec<&str> = ran.stderr.lines().collect();
+    assert!(lines[0].contains("`sh` is no known client"), "{ran}");
+    assert_eq!(lines[1], "ran");
+    assert_eq!(ran.stderr.matches("no known client").count(), 1, "{ran}");
+}
+
+#[test]
+fn recordings_are_moved_to_another_machine_and_erased() {
+    let (home, other) = (Home::new(), Home::new());
+    let provider = Provider::built_in();
+    let requests = [sampled("one")];
+    let options = ["--db", "here.db", "--record", "trial"];
+    let recorded = ask(&home, &provider, &options, &requests).ok();
+    drop(provider);
+    let cassette = home.join("trial.cassette");
+    let cassette = cassette.to_str().unwrap();
+    home.run(&["cache", "export", cassette, "--db", "here.db"])
+        .ok();
+    other
+        .run(&["cache", "import", cassette, "--db", "there.db"])
+        .ok();
+    let options = ["--db", "there.db", "--replay", "trial"];
+    let replay: CommandOutput = asking(&other, &options, &requests).output().unwrap().into();
+    assert_eq!(responses(&replay.ok()), responses(&recorded));
+    let selected = ["--tag", "recording:trial", "--db", "there.db"];
+    let listed = other
+        .run(&[&["cache", "ls", "--json"], &selected[..]].concat())
+        .ok();
+    assert!(listed.stdout.contains("user:recording:trial"), "{listed}");
+    other.run(&[&["cache", "rm"], &selected[..]].concat()).ok();
+    let replay: CommandOutput = asking(&other, &options, &requests).output().unwrap().into();
+    assert!(replay.fails(1).stderr.contains("there is no recording"));
 }
 
 #[test]

@@ -42,6 +42,8 @@ pub(super) struct Requests {
     total: ModelRequests,
     /// Requests that were asked anew, or not answered in a replay.
     missed: Reasons,
+    /// Requests that were asked anew, and whose answers may not be stored.
+    unstorable: Reasons,
     /// Requests that were passed on unread: their cost is not known.
     passed: Reasons,
     /// Requests that the gateway or an upstream has refused.
@@ -82,6 +84,7 @@ impl Requests {
                 count(&mut self.refused, &reason);
             }
             "passed" => count(&mut self.passed, reason),
+            "bypass" => count(&mut self.unstorable, reason),
             _ => count(&mut self.missed, reason),
         }
     }
@@ -96,6 +99,43 @@ fn count(reasons: &mut Reasons, reason: &str) {
     if reasons.len() < MAX_COUNTED || reasons.contains_key(reason) {
         *reasons.entry(reason.to_owned()).or_default() += 1;
     }
+}
+
+/// Adds the numbers of requests.
+fn add<'a>(reasons: &mut Reasons, added: impl IntoIterator<Item = (&'a String, &'a u64)>) {
+    for (reason, number) in added {
+        if *number > 0 {
+            *reasons.entry(reason.clone()).or_default() += number;
+        }
+    }
+}
+
+/// Takes up to `number` requests off a reason. Returns how many there were.
+fn take(reasons: &mut Reasons, reason: &str, number: u64) -> u64 {
+    let Some(left) = reasons.get_mut(reason) else {
+        return 0;
+    };
+    let taken = number.min(*left);
+    *left -= taken;
+    if *left == 0 {
+        reasons.remove(reason);
+    }
+    taken
+}
+
+/// Takes up to `number` requests off the reasons of requests that no entry answers: with and without a possible cause.
+fn take_absent(reasons: &mut Reasons, number: u64) -> u64 {
+    let absent = Reason::Absent.to_string();
+    let is_absent = |reason: &&String| {
+        let rest = reason.strip_prefix(absent.as_str());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("; "))
+    };
+    let kinds: Vec<String> = reasons.keys().filter(is_absent).cloned().collect();
+    let mut taken = 0;
+    for kind in kinds {
+        taken += take(reasons, &kind, number - taken);
+    }
+    taken
 }
 
 /// Prefix breaks that are one row.
@@ -124,6 +164,8 @@ pub(super) struct Bill<'a> {
     pub(super) breaks: &'a [LedgerRow],
     /// Requests that a replay did not answer, with their numbers.
     pub(super) unanswered: &'a [(Explanation, u64)],
+    /// Reasons why answers of misses are not in the recording, with their numbers.
+    pub(super) unrecorded: &'a [(String, u64)],
 }
 
 impl Bill<'_> {
@@ -140,6 +182,7 @@ impl Bill<'_> {
             Mode::Record { .. } | Mode::Meter => MAX_REASONS,
         };
         text += &reasons(&missed, &self.missed(), maximum);
+        text += &reasons("not recorded", &self.unrecorded(), MAX_COUNTED);
         let passed = "passed on without an account of their cost";
         text += &reasons(passed, &self.requests.passed, MAX_REASONS);
         text += &reasons("refused", &self.requests.refused, MAX_REASONS);
@@ -154,17 +197,48 @@ impl Bill<'_> {
     /// Returns the reasons for misses. Requests that were never recorded are compared with those that were.
     fn missed(&self) -> Reasons {
         let mut missed = self.requests.missed.clone();
-        let absent = Reason::Absent.to_string();
-        for (explanation, number) in self.unanswered {
-            let Some(unexplained) = missed.get_mut(&absent) else {
-                break;
-            };
-            let explained = (*number).min(*unexplained);
-            *unexplained -= explained;
-            *missed.entry(difference(explanation)).or_default() += explained;
+        match self.mode {
+            Mode::Replay(_) => self.explain(&mut missed),
+            Mode::Meter => add(&mut missed, self.requests.unstorable.iter()),
+            Mode::Record { .. } => {
+                let unrecorded = self.unrecorded.iter().map(|(_, number)| number).sum();
+                take_absent(&mut missed, unrecorded);
+            }
         }
-        missed.retain(|_, number| *number > 0);
         missed
+    }
+
+    /// Puts the differences between requests and recorded ones in place of the reasons of the gateway.
+    fn explain(&self, missed: &mut Reasons) {
+        add(missed, self.requests.unstorable.iter());
+        let has_cause = |(explanation, _): &&(Explanation, u64)| {
+            explanation.same.is_some() || !explanation.differences.is_empty()
+        };
+        let (found, unknown): (Vec<_>, Vec<_>) = self.unanswered.iter().partition(has_cause);
+        for (explanation, number) in found {
+            let explained = take_absent(missed, *number);
+            add(missed, [(&difference(explanation), &explained)]);
+        }
+        // A reason of the gateway that names a possible cause says more.
+        let absent = Reason::Absent.to_string();
+        for (explanation, number) in unknown {
+            let explained = take(missed, &absent, *number);
+            add(missed, [(&difference(explanation), &explained)]);
+        }
+    }
+
+    /// Returns the reasons why answers that were paid for are not in the recording.
+    fn unrecorded(&self) -> Reasons {
+        let mut reasons = Reasons::new();
+        if matches!(self.mode, Mode::Record { .. }) {
+            add(&mut reasons, self.requests.unstorable.iter());
+            let of_misses = self.unrecorded.iter();
+            add(
+                &mut reasons,
+                of_misses.map(|(reason, number)| (reason, number)),
+            );
+        }
+        reasons
     }
 
     fn paid(&self) -> ModelPayments {

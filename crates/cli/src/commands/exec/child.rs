@@ -1,27 +1,32 @@
 //! The process of the command: it has the terminal, and this process follows it.
 //!
 //! Both are in one process group, so the keys of the terminal reach both. The command alone decides about their effect:
-//! this process survives Ctrl-C, stops when the command stops, and ends after it.
+//! this process survives Ctrl-C, stops when the command stops, and ends after it, by the same signal.
 
 use std::io;
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, getpid, kill_process, waitid,
+    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, WaitIdStatus, getpgrp, getpid,
+    kill_process, setrlimit, waitid,
 };
+use rustix::termios::tcgetpgrp;
 use tokio::signal::unix::{self, SignalKind, signal};
 use tokio::sync::oneshot;
 
-use crate::disposition::Disposition;
+use crate::disposition::{self, Disposition};
 
 /// Time between two looks at a command that has stopped. With Ctrl-Z, this process gets the same signal meanwhile.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
+/// Maximum time until a signal that this process sends itself ends it.
+const SIGNAL_TIMEOUT: Duration = Duration::from_millis(500);
+
 /// The signals that this process receives in place of their usual effects.
 pub(super) struct Signals {
-    /// Signals of the terminal, which the command gets itself.
-    ignored: Vec<unix::Signal>,
+    /// SIGINT and SIGQUIT, unless they are ignored. The command gets those of the terminal itself.
+    keys: Vec<(Signal, unix::Signal)>,
     terminate: unix::Signal,
     /// `None` if SIGHUP is ignored, as under `nohup`.
     hangup: Option<unix::Signal>,
@@ -38,12 +43,15 @@ impl Signals {
             found if found.is_ignored() => Ok(None),
             _ => signal(kind).map(Some),
         };
-        let mut ignored = Vec::new();
-        for kind in [SignalKind::interrupt(), SignalKind::quit()] {
-            ignored.extend(unless_ignored(kind)?);
+        let mut keys = Vec::new();
+        for (kind, sent) in [
+            (SignalKind::interrupt(), Signal::INT),
+            (SignalKind::quit(), Signal::QUIT),
+        ] {
+            keys.extend(unless_ignored(kind)?.map(|received| (sent, received)));
         }
         Ok(Self {
-            ignored,
+            keys,
             terminate: signal(SignalKind::terminate())?,
             hangup: unless_ignored(SignalKind::hangup())?,
             resume: signal(SignalKind::from_raw(libc::SIGCONT))?,
@@ -62,18 +70,13 @@ impl Signals {
             _ = self.terminate.recv() => Signal::TERM,
             _ = hung_up => Signal::HUP,
             _ = self.resume.recv() => Signal::CONT,
+            pressed = key(&mut self.keys) => pressed,
         }
     }
 
     /// Waits until the user wants this process to end, after the command has ended: Ctrl-C, or a request to terminate.
     pub(super) async fn impatient(&mut self) {
-        let Self { ignored, .. } = self;
-        let pressed = ignored.iter_mut().map(|signal| Box::pin(signal.recv()));
-        let pressed: Vec<_> = pressed.collect();
-        if pressed.is_empty() {
-            std::future::pending::<()>().await;
-        }
-        futures_util::future::select_all(pressed).await;
+        key(&mut self.keys).await;
     }
 
     /// Forgets the signals of the terminal that have arrived: they were meant for the command.
@@ -87,6 +90,28 @@ impl Signals {
             }
         }
     }
+}
+
+/// Waits for the next SIGINT or SIGQUIT.
+async fn key(keys: &mut [(Signal, unix::Signal)]) -> Signal {
+    let received = keys.iter_mut().map(|(sent, received)| {
+        Box::pin(async move {
+            received.recv().await;
+            *sent
+        })
+    });
+    let received: Vec<_> = received.collect();
+    if received.is_empty() {
+        return std::future::pending().await;
+    }
+    futures_util::future::select_all(received).await.0
+}
+
+/// Returns true if the keys of a terminal are signals for this process group. The command then gets SIGINT and SIGQUIT
+/// itself; those that another process has sent to this process alone cannot be told from them.
+fn has_keys() -> bool {
+    let terminal = std::fs::File::open("/dev/tty");
+    terminal.is_ok_and(|terminal| tcgetpgrp(&terminal) == Ok(getpgrp()))
 }
 
 /// Runs the command until it ends. Signals that this process alone gets are passed on to it.
@@ -113,7 +138,10 @@ pub(super) async fn run(command: &mut Command, signals: &mut Signals) -> io::Res
             _ = &mut has_ended => break,
             // The process exists until `wait` below, so its number is not that of another one.
             signal = signals.next() => {
-                let _ = kill_process(id, signal);
+                let is_key = matches!(signal, Signal::INT | Signal::QUIT);
+                if !(is_key && has_keys()) {
+                    let _ = kill_process(id, signal);
+                }
             }
         }
     }
@@ -129,6 +157,30 @@ pub(super) fn exit_code(status: ExitStatus) -> u8 {
         (None, None) => 1,
     };
     u8::try_from(code).unwrap_or(u8::MAX)
+}
+
+/// Ends this process by the signal that has ended the command: a shell then ends its loop or script, as it does for the
+/// command itself. Returns if no signal has ended it, or if the signal is ignored or blocked here.
+pub(super) fn end_by_signal(status: ExitStatus) {
+    use std::os::unix::process::ExitStatusExt as _;
+    let Some(number) = status.signal() else {
+        return;
+    };
+    let Some(signal) = Signal::from_named_raw(number) else {
+        return;
+    };
+    if disposition::reset(number).is_ignored() {
+        return;
+    }
+    // The memory of this process says nothing about the end of the command.
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    let _ = setrlimit(Resource::Core, none);
+    let _ = kill_process(getpid(), signal);
+    // Another thread may be the one that gets it.
+    std::thread::sleep(SIGNAL_TIMEOUT);
 }
 
 /// Follows a process until it has ended, and leaves its status to the caller. While it is stopped, this process is, too:

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
-use cachalot_core::Problem;
+use cachalot_core::{Problem, suggest};
 use cachalot_gateway::{
     ClientSettings, ClientSetup, ClientTable, GatewayUrls, RecognizedClient, ReplacedBaseUrl,
     Upstream,
@@ -16,6 +16,7 @@ use tempfile::TempDir;
 use super::client_files::ClientFiles;
 use super::private_files;
 use crate::command_error::{CommandError, Result};
+use crate::render::visible::on_one_line;
 
 /// Variables with a proxy for requests to `http://` addresses.
 const PROXIES: [&str; 4] = ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"];
@@ -59,7 +60,7 @@ pub(super) fn client(
         "bad-value",
         format!("--agent: there is no client `{agent}`"),
     );
-    let nearest = cachalot_core::suggest::nearest(agent, names.iter().copied());
+    let nearest = suggest::nearest(agent, names.iter().copied());
     let nearest = nearest.map(|name| format!("did you mean `{name}`? "));
     Err(CommandError::usage(problem.help(format!(
         "{}known clients: {}; without --agent, any other command gets the variables that many clients read",
@@ -156,6 +157,84 @@ fn replaced<'a, 'e>(
     found
 }
 
+/// Returns the options that the client needs.
+fn options<'a>(client: Option<RecognizedClient<'a>>, servers: &Servers<'a>) -> Vec<&'a str> {
+    let own = client
+        .into_iter()
+        .flat_map(|client| &client.setup.arguments);
+    let overriding = servers.overridden.iter();
+    let overriding = overriding.flat_map(|settings| &settings.arguments);
+    own.chain(overriding).map(String::as_str).collect()
+}
+
+/// Checks that the options which the client needs can be inserted behind its program.
+///
+/// # Errors
+/// No word of the command names its program: the options would be those of another one.
+pub(super) fn check_options(
+    client: Option<RecognizedClient<'_>>,
+    servers: &Servers<'_>,
+    words: &[OsString],
+) -> Result<()> {
+    let options = options(client, servers);
+    let Some(client) = client.filter(|client| client.words.is_none() && !options.is_empty()) else {
+        return Ok(());
+    };
+    let program = client.commands.first().map_or(client.name, String::as_str);
+    let wrapper = words
+        .first()
+        .map_or("".into(), |word| word.to_string_lossy());
+    let problem = Problem::new(
+        "bad-value",
+        format!(
+            "--agent {}: its options have to be inserted behind `{program}`, which is no word of the command",
+            client.name
+        ),
+    );
+    // A file of this run cannot be named in a wrapper.
+    let in_wrapper = if options
+        .iter()
+        .any(|option| GatewayUrls::names_files(option))
+    {
+        String::new()
+    } else {
+        let variables = ClientTable::built_in().base_urls.iter();
+        let options = variables.fold(options.join(" "), |options, (name, base_url)| {
+            options.replace(&base_url.value, &format!("${name}"))
+        });
+        format!(
+            "; or run `{}` without --agent, and let it pass the options to `{program}` itself: {options}",
+            on_one_line(&wrapper)
+        )
+    };
+    Err(CommandError::usage(problem.help(format!(
+        "write the program as a word of its own, such as `sh -c 'exec \"$@\"' sh {program} …`{in_wrapper}"
+    ))))
+}
+
+/// Checks names of further servers: one that is nearly that of a known server is a typing error.
+///
+/// # Errors
+/// A name is misspelled.
+pub(super) fn check_names(given: &[Upstream]) -> Result<()> {
+    let known = Upstream::built_in();
+    for upstream in given {
+        let name = upstream.name();
+        let names = known.iter().map(Upstream::name);
+        // Further servers, such as `openai-eu`, may have any other name.
+        if let Some(nearest) = suggest::nearest(name, names)
+            && !name.contains(nearest)
+        {
+            let problem =
+                Problem::new("bad-value", format!("--upstream {name}: no client asks it"));
+            return Err(CommandError::usage(
+                problem.help(format!("did you mean `{nearest}`?")),
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// The circumstances in which a command runs.
 #[derive(Clone, Copy)]
 pub(super) struct Circumstances<'a> {
@@ -182,16 +261,13 @@ impl Circumstances<'_> {
         let mut values: Vec<(&str, &str)> = Vec::new();
         let general = table.base_urls.iter();
         values.extend(general.map(|(name, base_url)| (name.as_str(), base_url.value.as_str())));
-        let mut options: Vec<&String> = Vec::new();
+        let options = options(self.client, servers);
         if let Some(setup) = setup {
             let own = setup.environment.iter();
             values.extend(own.map(|(name, value)| (name.as_str(), value.as_str())));
             let replaced = replaced(setup, self.environment).into_iter();
             values.extend(replaced.map(|(row, _)| (row.variable.as_str(), row.value.as_str())));
-            options.extend(&setup.arguments);
         }
-        let overriding = servers.overridden.iter();
-        options.extend(overriding.flat_map(|settings| &settings.arguments));
 
         let mut templates = values.iter().map(|(_, value)| *value);
         let has_files = templates.any(GatewayUrls::names_files)
@@ -230,13 +306,11 @@ impl Circumstances<'_> {
         }
         variables.extend(no_proxy(self.environment));
         let mut words = words.to_vec();
-        let at = self
-            .client
-            .map_or(1, |client| client.words)
-            .min(words.len());
-        let options = options.into_iter();
-        let options = options.map(|option| OsString::from(urls.fill_in(option)));
-        words.splice(at..at, options);
+        if let Some(at) = self.client.and_then(|client| client.words) {
+            let options = options.into_iter();
+            let options = options.map(|option| OsString::from(urls.fill_in(option)));
+            words.splice(at..at, options);
+        }
         Ok(Setup {
             words,
             variables,
