@@ -336,7 +336,7 @@ impl Budgets {
         }
         let added = store.add(space::GATEWAY, &additions);
         let added = added.within(self.timeout).await?;
-        sending.is_answered();
+        sending.settle();
         self.accept(store, periods, &minimums, &added).await
     }
 

@@ -24,7 +24,7 @@ pub(crate) struct Sending<'a> {
 
 impl Sending<'_> {
     /// The store has counted them.
-    pub(crate) fn is_answered(mut self) {
+    pub(crate) fn settle(mut self) {
         self.is_answered = true;
     }
 }
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(owed.get("a"), 11);
         let sending = owed.send(None);
         assert_eq!(sending.amounts.len(), 2);
-        sending.is_answered();
+        sending.settle();
         assert_eq!((owed.get("a"), owed.get("b")), (0, 0));
         assert!(owed.send(None).amounts.is_empty());
     }
