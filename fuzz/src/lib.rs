@@ -8,6 +8,7 @@ pub mod command;
 pub mod event_stream;
 pub mod foreign_request;
 pub mod gateway_answer;
+pub mod gateway_pieces;
 pub mod gateway_recorded;
 pub mod gateway_request;
 pub mod hook_output;
@@ -26,7 +27,7 @@ pub type Target = fn(&[u8]);
 
 /// All targets, by name.
 #[rustfmt::skip]
-pub const TARGETS: [(&str, Target); 22] = [
+pub const TARGETS: [(&str, Target); 23] = [
     ("anthropic_stream", stream::anthropic_stream),
     ("canonical_json", canonical_json::check),
     ("cassette", cassette::check),
@@ -35,6 +36,7 @@ pub const TARGETS: [(&str, Target); 22] = [
     ("event_stream", event_stream::check),
     ("foreign_request", foreign_request::check),
     ("gateway_answer", gateway_answer::check),
+    ("gateway_pieces", gateway_pieces::check),
     ("gateway_recorded", gateway_recorded::check),
     ("gateway_request", gateway_request::check),
     ("gemini_stream", stream::gemini_stream),

@@ -573,6 +573,44 @@ pub fn string_end(text: &[u8], start: usize) -> Option<usize> {
     }
 }
 
+/// Returns true if a string, without its quotes, is written as `serde_json` writes it: it has no escapes but those of
+/// quotes, backslashes, line breaks, tabs, backspaces and form feeds.
+#[must_use]
+pub fn is_usual_string(string: &[u8]) -> bool {
+    let mut rest = string;
+    loop {
+        rest = &rest[plain_length(rest)..];
+        match rest {
+            [] => return true,
+            [
+                b'\\',
+                b'"' | b'\\' | b'n' | b'r' | b't' | b'b' | b'f',
+                behind @ ..,
+            ] => rest = behind,
+            _ => return false,
+        }
+    }
+}
+
+/// Calls `each` with the strings of a JSON text that are values of members: with the name of the member, as written, and
+/// the range of the string, with its quotes. Nothing is checked.
+pub fn member_strings<'a>(text: &'a [u8], mut each: impl FnMut(&'a [u8], Range<usize>)) {
+    let (mut at, mut name) = (0, &b""[..]);
+    while let Some(quote) = memchr::memchr(b'"', text.get(at..).unwrap_or_default()) {
+        let start = at + quote;
+        let Some(end) = string_end(text, start) else {
+            return;
+        };
+        let before = text[..start].trim_ascii_end();
+        if before.last() == Some(&b':') {
+            each(name, start..end);
+        } else {
+            name = &text[start + 1..end - 1];
+        }
+        at = end;
+    }
+}
+
 /// The reason for refusing half of a character above U+FFFF: UTF-8 text cannot contain it.
 const LONE_SURROGATE: &str =
     "a lone surrogate (one half of a character that is written as two `\\u` escapes)";

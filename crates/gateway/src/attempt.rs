@@ -21,6 +21,7 @@ use crate::body::Body;
 use crate::cache_status;
 use crate::call::{CallIdentity, CallParts, Sample};
 use crate::call_ids::has_any;
+use crate::checksum;
 use crate::client_profile::Client;
 use crate::config::{CacheTimes, PrefixConfig};
 use crate::control::Controls;
@@ -36,7 +37,7 @@ use crate::outbound::{Outbound, OutboundHead};
 use crate::parsed_body::ParsedBody;
 use crate::pass;
 use crate::payer::Payer;
-use crate::prefix_watch::{self, PreviousBreak, SentRequest, WatchedRequest};
+use crate::prefix_watch::{self, PreviousBreak, SentBody, SentRequest, WatchedRequest};
 use crate::price_bound;
 use crate::recorded::FirstChunk;
 use crate::replay::{self, Pace};
@@ -678,7 +679,7 @@ impl<'a> Attempt<'a> {
                 read.route.endpoint,
                 Arc::clone(self.upstream),
                 read.model.clone(),
-                &read.parsed.value,
+                &read.parsed.outline,
             ),
             metrics: Arc::clone(&shared.metrics),
             endpoint: read.route.endpoint,
@@ -703,7 +704,7 @@ impl<'a> Attempt<'a> {
         let (read, shared) = (self.read, self.shared);
         let is_set = |name: &str| {
             read.parsed
-                .value
+                .outline
                 .get(name)
                 .is_some_and(|value| !value.is_null())
         };
@@ -722,7 +723,8 @@ impl<'a> Attempt<'a> {
             model: read.model.clone(),
             key: key.map_or_else(String::new, |key| key.name().to_owned()),
             call: identity.key(),
-            body: outbound.body().clone(),
+            bytes: outbound.body().len(),
+            body: self.sent_body(outbound),
             at: shared.clock.now(),
         })
     }
@@ -737,12 +739,32 @@ impl<'a> Attempt<'a> {
             .members()?
             .stored_unless_false
             .as_ref()?;
-        let is_kept = read.parsed.value.get(store) != Some(&serde_json::Value::Bool(false));
+        let is_kept = read.parsed.outline.get(store) != Some(&serde_json::Value::Bool(false));
         let receiver = Receiver {
             key: key.name().to_owned(),
             upstream: self.upstream.name().to_owned(),
         };
         is_kept.then(|| (self.shared.kept_answers.clone(), receiver))
+    }
+
+    /// Returns the body for the analysis of prefixes: its pieces, if they are those of the body that is sent, and all of
+    /// them are compared.
+    fn sent_body(&self, outbound: &Outbound) -> SentBody {
+        let (sent, body) = (&self.read.sent.bytes, outbound.body());
+        // The same bytes, not only equal ones.
+        let is_unchanged = sent.as_ptr() == body.as_ptr() && sent.len() == body.len();
+        let pieces = self.read.parsed.pieces.as_ref();
+        let pieces = pieces.filter(|pieces| {
+            let ignores_checksum = self.upstream.is_of_anthropic();
+            is_unchanged
+                && !self.is_compressed()
+                && pieces.body.has_known_lists()
+                && !(ignores_checksum && checksum::may_have(&pieces.body))
+        });
+        match pieces {
+            Some(pieces) => SentBody::Pieces(Arc::clone(&pieces.body)),
+            None => SentBody::Text(body.clone()),
+        }
     }
 
     /// Returns the name of the client: its key of the gateway, even if it shares answers with others, or the digest of
@@ -760,9 +782,9 @@ impl<'a> Attempt<'a> {
         let (sent, options) = (&read.sent.bytes, read.prefix);
         let endpoint = read.route.endpoint;
         let changed = if options.inject_breakpoints && endpoint.takes(MARKER_NAME) {
-            injection::with_breakpoints(sent, &read.parsed.value)
+            injection::with_breakpoints(sent, read.parsed.value())
         } else if options.prompt_cache_key && endpoint.takes(injection::CACHE_KEY) {
-            injection::with_cache_key(sent, &read.parsed.value, |first| {
+            injection::with_cache_key(sent, &read.parsed.outline, |first| {
                 let client = self.client(identity);
                 let parts = std::iter::once(client.as_str()).chain(first.iter().copied());
                 let parts: Vec<&[u8]> = parts.map(str::as_bytes).collect();
@@ -776,7 +798,7 @@ impl<'a> Attempt<'a> {
         let body = changed.map_or_else(|| sent.clone(), Bytes::from);
         let asked = self
             .adds_usage()
-            .then(|| injection::with_usage(&body, &read.parsed.value));
+            .then(|| injection::with_usage(&body, &read.parsed.outline));
         asked.flatten().map_or(body, Bytes::from)
     }
 
@@ -785,11 +807,13 @@ impl<'a> Attempt<'a> {
         let read = self.read;
         self.upstream.stream_usage
             && read.route.endpoint.selects_form_by("stream_options")
-            && !read
-                .parts
-                .headers
-                .contains_key(http_header::CONTENT_ENCODING)
-            && injection::leaves_out_usage(&read.parsed.value)
+            && !self.is_compressed()
+            && injection::leaves_out_usage(&read.parsed.outline)
+    }
+
+    fn is_compressed(&self) -> bool {
+        let headers = &self.read.parts.headers;
+        headers.contains_key(http_header::CONTENT_ENCODING)
     }
 
     fn outbound(&self, identity: &CallIdentity) -> Result<Outbound, ErrorBody> {

@@ -105,7 +105,7 @@ impl CallIdentity {
         input.text("upstream", upstream);
         let scope = match tenant {
             Some(tenant) => Scope::User(tenant.to_owned()),
-            None => tenant_of_credentials(headers, query, key),
+            None => Scope::User(tenant_of_credentials(headers, query, key)),
         };
         let (scope, name, input) = (scope, endpoint.name().to_owned(), input.finish());
         let call = Call {
@@ -153,9 +153,13 @@ impl CallIdentity {
     }
 }
 
-/// Returns the scope of the caller: a keyed digest of its credentials, so that two callers share an answer only if
+/// Returns the tenant of the caller: a keyed digest of its credentials, so that two callers share an answer only if
 /// they have the same ones.
-fn tenant_of_credentials(headers: &HeaderMap, query: Option<&str>, key: &DigestKey) -> Scope {
+pub(crate) fn tenant_of_credentials(
+    headers: &HeaderMap,
+    query: Option<&str>,
+    key: &DigestKey,
+) -> String {
     let mut credentials = Vec::new();
     let mut add = |name: &str, value: &[u8]| {
         // With their lengths, no two lists of credentials have the same bytes.
@@ -175,7 +179,7 @@ fn tenant_of_credentials(headers: &HeaderMap, query: Option<&str>, key: &DigestK
         }
     }
     let digest = key.digest(&credentials).to_string();
-    Scope::User(digest[..32].to_owned())
+    digest[..32].to_owned()
 }
 
 pub(crate) fn parameters(query: Option<&str>) -> impl Iterator<Item = (&str, &str)> {

@@ -3,12 +3,20 @@
 
 use serde_json::Value;
 
+use crate::pieces::PieceBody;
+
 /// Beginning of the text in the system prompt.
 const BILLING: &str = "x-anthropic-billing-header:";
 /// The field of that text with the checksum.
 const CHECKSUM: &str = " cch=";
 /// Maximum length of the checksum, in hexadecimal digits.
 const MAX_CHECKSUM: usize = 16;
+
+/// Returns true if a body may have the checksum.
+pub(crate) fn may_have(body: &PieceBody) -> bool {
+    let contains = |text: &str| body.contains("system", text.as_bytes());
+    contains(BILLING) && contains(CHECKSUM)
+}
 
 /// Returns a body without the checksum in its system text; `None` if it has none.
 pub(crate) fn without_checksum(body: &[u8]) -> Option<Vec<u8>> {

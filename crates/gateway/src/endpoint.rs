@@ -306,6 +306,21 @@ impl Endpoint {
         }
     }
 
+    /// Returns true if nothing in a body gives a reason against storing an answer in any setting, or names an object at the
+    /// provider. The body is a part of one: what it lacks is no reason.
+    pub(crate) fn is_unremarkable(self, part: &Value) -> bool {
+        let (Some(members), Some(object)) = (self.members(), part.as_object()) else {
+            return false;
+        };
+        judging::state(members, object)
+            .or_else(|| self.lookup(members, object, &[], Setting::Anywhere))
+            .or_else(|| judging::unknown_type(self, members, object, Setting::Anywhere))
+            .or_else(|| judging::remote(self, members, object))
+            .or_else(|| judging::unknown_role(members, object).map(str::to_owned))
+            .or_else(|| self.object_reference(part, Setting::Anywhere))
+            .is_none()
+    }
+
     /// Returns the reason why the provider may look something up, or run a tool: a member that is not known, a tool of
     /// the provider, a model that searches.
     fn lookup(

@@ -4,7 +4,7 @@ use cachalot_core::config::Word as _;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cachalot_core::{DigestKey, SecretSet};
+use cachalot_core::{Canonical, DigestKey, SecretSet};
 use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use serde_json::Value;
 
@@ -16,6 +16,7 @@ use crate::control::Controls;
 use crate::credentials::Credentials;
 use crate::endpoint::{Cacheability, Endpoint, Setting};
 use crate::parsed_body::ParsedBody;
+use crate::pieces::{PieceIndex, Split};
 use crate::recorded::{FirstChunk, Recorded, RecordedHead, encode_entry};
 use crate::replay::{self, Pace};
 use crate::request_api::{self, Target};
@@ -128,6 +129,33 @@ pub fn judge(method: &Method, target: &Uri, headers: &HeaderMap, body: &[u8]) ->
             Err(refusal) => refusal.message,
         },
     })
+}
+
+/// Parses the bodies of one client one after the other; `0xff`, which is part of no text, separates them. Returns what is
+/// known of each by its pieces, and by its whole text.
+#[must_use]
+pub fn pieces(api: u8, bodies: &[u8]) -> Vec<[String; 2]> {
+    let (endpoint, index) = (endpoint(api), PieceIndex::default());
+    let shown = |parsed: &ParsedBody| {
+        let canonical = parsed.canonical.as_ref().map(|canonical| {
+            let order = canonical.order.as_ref().map(Canonical::digest);
+            (canonical.value.digest(), order)
+        });
+        let judged = (&parsed.cacheability, parsed.object_reference());
+        let price = (parsed.extra_charge(), parsed.has_media());
+        let long = endpoint.writes_for_12h(parsed.priced());
+        let members = (&parsed.form_members, parsed.beginning());
+        format!("{canonical:?} {judged:?} {price:?} {long:?} {members:?}")
+    };
+    let parsed = bodies.split(|byte| *byte == 0xff).filter_map(|body| {
+        let text = Bytes::copy_from_slice(body);
+        let split = Split::read(&text, &index.recent("client", endpoint))?;
+        let pieces = ParsedBody::of_pieces(endpoint, &split, &Arc::default(), true)?;
+        index.keep("client", endpoint, &pieces.pieces.as_ref()?.body);
+        let whole = ParsedBody::of(endpoint, &text, Arc::default());
+        Some([shown(&pieces), shown(&whole)])
+    });
+    parsed.collect()
 }
 
 /// Decodes the first chunk of an answer, builds its response, and encodes it again; `None` if the bytes are none.

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use cachalot_cache::{CacheMode, CacheStatus};
 use cachalot_core::text::truncate;
-use cachalot_core::{Digest, Spend};
+use cachalot_core::{Digest, DigestKey, Spend};
+use http::request::Parts;
 use http::{HeaderMap, Request, Response, StatusCode, header as http_header};
 use hyper::body::Incoming;
 
@@ -13,13 +14,14 @@ use crate::answer_form::AnswerForm;
 use crate::attempt::{Answered, Attempt, ReadRequest, not_cached};
 use crate::body::{self, Body};
 use crate::body_threads::LARGE;
+use crate::call::tenant_of_credentials;
 use crate::coding::{Coding, too_large};
 use crate::command::CommandRun;
 use crate::control::Controls;
 use crate::endpoint::Endpoint;
 use crate::error_body::ErrorBody;
 use crate::outbound::OutboundHead;
-use crate::parsed_body::ParsedBody;
+use crate::parsed_body::BodyParser;
 use crate::report::RequestReport;
 use crate::request_api::Decision;
 use crate::route::{self, Route};
@@ -238,13 +240,20 @@ impl Handler {
         let parsed = match known {
             Some(parsed) => parsed,
             None => {
-                let (text, maximum) = (text.clone(), limits.body_values);
-                let accepted = Arc::clone(&settings.accepted);
-                let parsed = ParsedBody::parse(endpoint, text, accepted, maximum, threads, held());
-                Arc::new(parsed.await?)
+                let client = client_name(&caller, &parts, &self.shared.tenant_key);
+                let parser = BodyParser {
+                    endpoint,
+                    client: &client,
+                    accepted: &settings.accepted,
+                    with_price: caller.key().is_some(),
+                    max_values: limits.body_values,
+                    index: &self.shared.pieces,
+                    threads,
+                };
+                Arc::new(parser.parse(text.clone(), held()).await?)
             }
         };
-        let body = &parsed.value;
+        let body = &parsed.outline;
         let is_judged = body.is_object() || !endpoint.has_body();
         let canonical = match (parsed.canonical.as_ref(), caller.key()) {
             (Ok(canonical), None) => canonical,
@@ -348,7 +357,7 @@ impl Handler {
     async fn kept_at(&self, caller: &Caller, parsed: &ParsedBody) -> Option<String> {
         let key = caller.key()?;
         parsed.object_reference()?;
-        let ids = parsed.endpoint.kept_answers(&parsed.value)?;
+        let ids = parsed.endpoint.kept_answers(parsed.value())?;
         self.shared.kept_answers.upstream(key.name(), &ids).await
     }
 
@@ -381,7 +390,7 @@ impl Handler {
         // A conversation stays with one upstream, whose provider has cached its beginning. A session has no part in it:
         // an equal request of another one has to find the stored answer, which is that of one upstream.
         let digest = || {
-            let beginning = route.endpoint.beginning(&read.parsed.value);
+            let beginning = read.parsed.beginning();
             let beginning = beginning.unwrap_or_else(|| read.canonical.value.digest());
             match &read.tenant {
                 Some(tenant) => Digest::sha256_of_parts(&[tenant.as_bytes(), beginning.as_bytes()]),
@@ -518,6 +527,14 @@ fn admit(key: &VirtualKey) -> Result<(), ErrorBody> {
         let error = ErrorBody::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", message);
         error.retry_after(wait)
     })
+}
+
+/// Returns a name that no other client has: its key of the gateway, or the digest of its credentials.
+fn client_name(caller: &Caller, parts: &Parts, key: &DigestKey) -> String {
+    match caller.key() {
+        Some(key) => format!("key:{}", key.name()),
+        None => tenant_of_credentials(&parts.headers, parts.uri.query(), key),
+    }
 }
 
 /// Returns the tenant of a client with a key of the gateway: the key, or the scope that the client names.

@@ -1,8 +1,10 @@
 //! The body of a request as the key contains it.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use cachalot_core::Canonical;
-use cachalot_core::canonical::{CanonicalError, key_order};
+use cachalot_core::canonical::{Assembler, CanonicalError, SharedValue, key_order};
 use cachalot_model::wire::Members;
 use serde_json::{Map, Value};
 
@@ -14,6 +16,23 @@ pub(crate) struct KeyBody {
     /// The order of fields where the model may read it; `None` if they are sorted there. A model fills a schema in the
     /// order of its properties.
     pub(crate) order: Option<Canonical>,
+}
+
+/// A member of a body.
+#[derive(Clone, Copy)]
+pub(crate) enum KeyMember<'a> {
+    /// The encoded and the parsed value.
+    Value(&'a Canonical, &'a Value),
+    /// The items of a list.
+    Items(&'a [KeyItem<'a>]),
+}
+
+/// An item of a list.
+#[derive(Clone, Copy)]
+pub(crate) struct KeyItem<'a> {
+    pub(crate) value: &'a Arc<SharedValue>,
+    /// The order of its fields ([`order_of_item`]).
+    pub(crate) order: Option<&'a Canonical>,
 }
 
 /// The member whose items are read as they are written.
@@ -42,6 +61,63 @@ impl KeyBody {
         Ok(Self::of_members(canonical, members.filter(is_kept), table))
     }
 
+    /// Puts the encoded members of a body together, without those that select the form: the same bytes as those of the
+    /// whole text.
+    pub(crate) fn of_encoded(
+        mut members: Vec<(&str, KeyMember<'_>)>,
+        form_members: &[&str],
+        table: Option<&Members>,
+    ) -> Self {
+        members.retain(|(name, _)| !form_members.contains(name));
+        members.sort_unstable_by_key(|(name, _)| *name);
+        let (mut value, mut order) = (Assembler::new(), Assembler::new());
+        let mut has_order = false;
+        value.open_object();
+        order.open_object();
+        for (name, member) in &members {
+            value.text(name);
+            let is_seen = !table.is_some_and(|table| table.does_nothing(name));
+            match *member {
+                KeyMember::Value(canonical, parsed) => {
+                    value.canonical(canonical);
+                    let of_value = order_of_value(name, parsed, table).filter(|_| is_seen);
+                    if let Some(of_value) = of_value {
+                        has_order = true;
+                        order.text(name);
+                        order.canonical(&of_value);
+                    }
+                }
+                KeyMember::Items(items) => {
+                    value.open_list();
+                    items.iter().for_each(|item| value.shared(item.value));
+                    value.end();
+                    let orders = items.iter().map(|item| item.order).enumerate();
+                    let mut orders = orders
+                        .filter_map(|(place, order)| Some((place, order?)))
+                        .peekable();
+                    if is_seen && orders.peek().is_some() {
+                        has_order = true;
+                        order.text(name);
+                        order.open_list();
+                        for (place, of_item) in orders {
+                            order.open_list();
+                            order.number(place);
+                            order.canonical(of_item);
+                            order.end();
+                        }
+                        order.end();
+                    }
+                }
+            }
+        }
+        value.end();
+        order.end();
+        Self {
+            value: value.finish(),
+            order: has_order.then(|| order.finish()),
+        }
+    }
+
     /// Keeps a value that is encoded, and the order of the members that it was made of.
     pub(crate) fn of_members<'a>(
         value: Canonical,
@@ -66,10 +142,35 @@ fn order<'a>(
     members: impl Iterator<Item = (&'a String, &'a Value)>,
     table: Option<&Members>,
 ) -> Value {
-    of_fields(members, table, |name, value| match name {
+    of_fields(members, table, |name, value| {
+        of_member_of_body(name, value, table)
+    })
+}
+
+fn of_member_of_body(name: &str, value: &Value, table: Option<&Members>) -> Value {
+    match name {
         TOOLS => key_order(value),
         _ => of_member(value, table, LISTS_OF_MESSAGES),
-    })
+    }
+}
+
+/// Returns the order of the fields in a member of a body; `None` if they are sorted.
+fn order_of_value(name: &str, value: &Value, table: Option<&Members>) -> Option<Canonical> {
+    let order = of_member_of_body(name, value, table);
+    (!order.is_null()).then(|| Canonical::value(&order))
+}
+
+/// Returns the order of the fields in an item of a list of a body; `None` if they are sorted.
+pub(crate) fn order_of_item(
+    list: &str,
+    item: &Value,
+    table: Option<&Members>,
+) -> Option<Canonical> {
+    let order = match list {
+        TOOLS => key_order(item),
+        _ => of_item(item, table, LISTS_OF_MESSAGES),
+    };
+    (!order.is_null()).then(|| Canonical::value(&order))
 }
 
 /// Returns the order of the fields in a member; in lists up to a depth, items may be messages or parts.
@@ -77,14 +178,7 @@ fn of_member(value: &Value, table: Option<&Members>, lists: u8) -> Value {
     let (Value::Array(items), 1..) = (value, lists) else {
         return key_order(value);
     };
-    let items = items.iter().map(|item| match item {
-        Value::Object(fields) if is_of_api(fields) => {
-            of_fields(fields.iter(), table, |_, value| {
-                of_member(value, table, lists - 1)
-            })
-        }
-        item => key_order(item),
-    });
+    let items = items.iter().map(|item| of_item(item, table, lists));
     let found = items
         .enumerate()
         .filter(|(_, order)| !order.is_null())
@@ -92,6 +186,18 @@ fn of_member(value: &Value, table: Option<&Members>, lists: u8) -> Value {
     match found.collect::<Vec<_>>() {
         found if found.is_empty() => Value::Null,
         found => found.into(),
+    }
+}
+
+/// Returns the order of the fields in an item of a list.
+fn of_item(item: &Value, table: Option<&Members>, lists: u8) -> Value {
+    match item {
+        Value::Object(fields) if is_of_api(fields) => {
+            of_fields(fields.iter(), table, |_, value| {
+                of_member(value, table, lists - 1)
+            })
+        }
+        item => key_order(item),
     }
 }
 

@@ -77,6 +77,7 @@ mod parsed_body;
 mod pass;
 mod payer;
 mod payments;
+mod pieces;
 mod prefix_watch;
 mod price_bound;
 mod proxy_connector;

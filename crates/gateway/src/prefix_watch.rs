@@ -15,7 +15,9 @@ use cachalot_cache::{Key, Ledger, Payment, Scope};
 use cachalot_core::{Canonical, Millis, SecretSet, Spend};
 use cachalot_model::Catalog;
 use cachalot_prefix::diagnosis::Diagnosis;
-use cachalot_prefix::log::{LiveAnalyzer, LiveAnswer, LivePlacement, LiveRequest, OpenLimits};
+use cachalot_prefix::log::{
+    LiveAnalyzer, LiveAnswer, LiveBody, LivePlacement, LiveRequest, OpenLimits,
+};
 use cachalot_prefix::record;
 use http::HeaderValue;
 use serde_json::json;
@@ -24,6 +26,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::answer::AnswerReport;
 use crate::checksum;
 use crate::metrics::{Metrics, Payment as PaymentLabels};
+use crate::pieces::PieceBody;
 
 /// Name of the header of a response.
 pub(crate) const HEADER: &str = "x-cachalot-prefix";
@@ -41,7 +44,7 @@ const BATCH_DELAY: Duration = Duration::from_millis(20);
 /// Limits for the conversations.
 const LIMITS: OpenLimits = OpenLimits {
     conversations: 256,
-    bytes: 64 << 20,
+    bytes: 24 << 20,
 };
 
 /// Hands requests over to the thread.
@@ -75,9 +78,27 @@ pub(crate) struct SentRequest {
     pub(crate) key: String,
     /// The key of the call, under which the ledger has the request.
     pub(crate) call: Key,
-    /// The body as it is sent.
-    pub(crate) body: Bytes,
+    pub(crate) body: SentBody,
+    /// Size of the body in bytes.
+    pub(crate) bytes: usize,
     pub(crate) at: Millis,
+}
+
+impl SentRequest {
+    fn live<'a>(&'a self, tenant: &'a str, body: LiveBody<'a>) -> LiveRequest<'a> {
+        LiveRequest {
+            tenant,
+            session: self.session.as_deref(),
+            body,
+            at: self.at,
+        }
+    }
+}
+
+/// A body as it is sent.
+pub(crate) enum SentBody {
+    Text(Bytes),
+    Pieces(Arc<PieceBody>),
 }
 
 /// A sent request, and room for its body until it is analyzed.
@@ -133,9 +154,9 @@ impl PrefixWatch {
 
     /// Watches a request. `None` if its body is too long, or other requests take all room.
     pub(crate) fn watch(self: &Arc<Self>, request: SentRequest) -> Option<WatchedRequest> {
-        let units = request.body.len() / UNIT + 1;
+        let units = request.bytes / UNIT + 1;
         // Never waits for room: the analysis must not delay a request.
-        let room = if request.body.len() <= MAX_BODY {
+        let room = if request.bytes <= MAX_BODY {
             Arc::clone(&self.room).try_acquire_many_owned(units as u32)
         } else {
             Err(tokio::sync::TryAcquireError::NoPermits)
@@ -218,19 +239,18 @@ impl Recorder {
     }
 
     fn look(&mut self, request: &SentRequest, previous: &PreviousBreak) {
-        let (tenant, body) = compared(request);
-        let live = live(request, &tenant, &body);
-        if let Ok(Some(found)) = self.analyzer.last_break(live)
-            && let Ok(value) = HeaderValue::from_str(&header(found))
-        {
+        let found = live(request, |live| {
+            let found = self.analyzer.last_break(live).ok()??;
+            HeaderValue::from_str(&header(found)).ok()
+        });
+        if let Some(value) = found {
             let _ = previous.set(value);
         }
     }
 
     fn record(&mut self, request: &SentRequest, answer: LiveAnswer) {
-        let (tenant, body) = compared(request);
         let usage = answer.usage;
-        let placed = self.analyzer.take(live(request, &tenant, &body), answer);
+        let placed = live(request, |live| self.analyzer.take(live, answer));
         let Ok(LivePlacement {
             conversation,
             prefix,
@@ -271,25 +291,23 @@ impl Recorder {
     }
 }
 
-/// Returns the tenant within which a request is compared, and the body as its provider compares it. Upstreams have
-/// separate caches.
-fn compared(request: &SentRequest) -> (String, Bytes) {
+/// Calls `analyze` with a request as its provider compares it. Upstreams have separate caches.
+fn live<T>(request: &SentRequest, analyze: impl FnOnce(LiveRequest<'_>) -> T) -> T {
     let tenant = format!("{}\n{}", request.upstream, request.tenant);
-    let body = if request.ignores_checksum {
-        checksum::without_checksum(&request.body)
-    } else {
-        None
-    };
-    let body = body.map_or_else(|| request.body.clone(), Bytes::from);
-    (tenant, body)
-}
-
-fn live<'a>(request: &'a SentRequest, tenant: &'a str, body: &'a [u8]) -> LiveRequest<'a> {
-    LiveRequest {
-        tenant,
-        session: request.session.as_deref(),
-        body,
-        at: request.at,
+    match &request.body {
+        SentBody::Pieces(body) => body.with_parts(|parts| {
+            let body = LiveBody::Parts(parts);
+            analyze(request.live(&tenant, body))
+        }),
+        SentBody::Text(body) => {
+            let changed = if request.ignores_checksum {
+                checksum::without_checksum(body)
+            } else {
+                None
+            };
+            let body = LiveBody::Text(changed.as_deref().unwrap_or(body));
+            analyze(request.live(&tenant, body))
+        }
     }
 }
 

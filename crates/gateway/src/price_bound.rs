@@ -35,7 +35,7 @@ pub(crate) fn of_request(
     body_bytes: usize,
     longer_context: bool,
 ) -> Result<u64, UnknownCost> {
-    let (endpoint, body) = (parsed.endpoint, &parsed.value);
+    let (endpoint, body) = (parsed.endpoint, parsed.priced());
     if endpoint.is_free() && endpoint != Endpoint::Other {
         return Ok(0);
     }
@@ -60,7 +60,7 @@ pub(crate) fn of_request(
     let text = body_bytes as u64 + ADDED_TOKENS;
     let is_embedding = endpoint.operation() == Some(Operation::Embed);
     // The tokens of earlier answers that the provider keeps are not in the body, and charged again.
-    let has_more = endpoint.has_media(body) || parsed.object_reference().is_some();
+    let has_more = parsed.has_media() || parsed.object_reference().is_some();
     let input = match (has_more, context) {
         (true, _) if is_embedding => {
             return Err(UnknownCost(

@@ -15,6 +15,9 @@ use crate::limits::Limits;
 /// Bytes for which one permit stands.
 const UNIT: usize = 1_024;
 
+/// Maximum size of a body for which a buffer is made at once, in bytes.
+const MAX_EXPECTED: usize = 4 << 20;
+
 /// Room for the bodies of all requests.
 pub(crate) struct BodyRoom {
     room: Arc<Semaphore>,
@@ -52,7 +55,9 @@ impl BodyRoom {
             return Err(too_large(limit));
         }
         let deadline = tokio::time::Instant::now() + self.limits.body_timeout;
-        let (mut incoming, mut received) = (incoming, BytesMut::new());
+        let expected = announced.unwrap_or_default().min(MAX_EXPECTED);
+        // Takes addresses only: memory is taken for what arrives.
+        let (mut incoming, mut received) = (incoming, BytesMut::with_capacity(expected));
         // Room is taken for what has arrived, so that clients that send nothing hold nothing.
         let mut room = self.take(1)?;
         loop {

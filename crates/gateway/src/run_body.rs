@@ -43,7 +43,7 @@ impl<'a> RunRequest<'a> {
         Self {
             endpoint: parsed.endpoint,
             text,
-            value: &parsed.value,
+            value: parsed.value(),
             form_members: &parsed.form_members,
             client,
             is_replayed,

@@ -34,6 +34,7 @@ use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::ordinals::Ordinals;
 use crate::payments::Payments;
+use crate::pieces::PieceIndex;
 use crate::prefix_watch::{PrefixWatch, WatchParts};
 use crate::readiness::{DigestKeyCheck, Readiness};
 use crate::report::RequestReport;
@@ -163,6 +164,7 @@ impl Gateway {
             tunnels: Arc::new(Semaphore::new(limits.connections)),
             bodies: BodyRoom::new(limits),
             body_index: BodyIndex::new(),
+            pieces: PieceIndex::default(),
             body_threads: BodyThreads::new(),
             metrics,
             spans,

@@ -19,6 +19,7 @@ use crate::kept_answers::KeptAnswers;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::ordinals::Ordinals;
+use crate::pieces::PieceIndex;
 use crate::prefix_watch::PrefixWatch;
 use crate::readiness::Readiness;
 use crate::report::RequestReport;
@@ -53,6 +54,7 @@ pub(crate) struct Shared {
     pub(crate) tunnels: Arc<Semaphore>,
     pub(crate) bodies: BodyRoom,
     pub(crate) body_index: BodyIndex,
+    pub(crate) pieces: PieceIndex,
     pub(crate) body_threads: BodyThreads,
     pub(crate) metrics: Arc<Metrics>,
     /// Spans that wait for their export.

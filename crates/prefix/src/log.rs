@@ -36,7 +36,7 @@ use cachalot_prompt::Session;
 
 pub use crate::lines::MAX_LINE_BYTES;
 pub use analysis::{Analysis, Analyzer, BreakGroup};
-pub use live::{LiveAnalyzer, LiveAnswer, LivePlacement, LiveRequest};
+pub use live::{LiveAnalyzer, LiveAnswer, LiveBody, LivePlacement, LiveRequest};
 pub use logged_break::LoggedBreak;
 pub use order::SortedRequests;
 pub use threads::{MAX_OPEN_BYTES, MAX_OPEN_CONVERSATIONS, OpenLimits};

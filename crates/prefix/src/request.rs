@@ -8,7 +8,9 @@
 //! with one text: the provider treats both alike, and clients write the list only to mark it. The pieces are
 //! in the order in which providers hash them, which may differ from the order in the body.
 
+mod known_piece;
 mod normal_forms;
+mod request_parts;
 
 use std::hash::Hasher as _;
 
@@ -25,7 +27,10 @@ use cachalot_prompt::Namespace;
 use cachalot_prompt::Session;
 use cachalot_prompt::{Level, Prompt};
 use cachalot_prompt::{Mark, Plan};
+pub use known_piece::KnownPiece;
 pub(crate) use normal_forms::NormalForms;
+pub(crate) use request_parts::read_parts;
+pub use request_parts::{PartItem, RequestPart};
 
 /// A request of any client.
 #[derive(Debug, Clone)]
@@ -125,48 +130,92 @@ impl ComparedRequest {
     }
 
     fn with(forms: &mut NormalForms, format: Format, prompt: &Prompt, plan: &Plan) -> Self {
-        let mut tools = Vec::new();
-        let mut web_tools = Vec::new();
-        let mut others = Vec::new();
-        let rules = for_format(format).request_rules();
-        let web_apart = rules.renders_web_tools_apart;
-        for node in prompt.nodes() {
+        let pieces = prompt.nodes().into_iter().map(|node| {
             let (bytes, mark_at) = forms.form(format, node);
-            let is_billing = rules.has_system_blocks && is_billing_text(&bytes);
-            let (bytes, mark_at) = match node.level {
-                Level::System if is_billing => (Bytes::from_static(BILLING_BLOCK), None),
-                _ => (bytes, mark_at),
-            };
-            let piece = (node.depth, bytes, mark_at);
-            match node.level {
-                Level::Tool if is_deferred(&piece.1) => {}
-                Level::Tool if web_apart && is_web_tool(&piece.1) => web_tools.push(piece),
-                Level::Tool => tools.push(piece),
-                level => others.push((level, piece)),
-            }
-        }
-        let tools = tools.into_iter().map(|piece| (Level::Tool, piece));
-        let web_tools = web_tools.into_iter().map(|piece| (Level::System, piece));
-        let mut compared = Prompt::default();
-        // Pairs of a piece's index in the request and its index in the compared form.
-        let mut places: Vec<(u32, u32)> = Vec::with_capacity(prompt.len());
-        for (level, (depth, bytes, mark_at)) in tools.chain(web_tools).chain(others) {
-            places.push((depth, u32::try_from(compared.len()).unwrap_or(u32::MAX)));
-            compared = compared.with(level, &bytes, mark_at, None);
-        }
-        // A marker on a tool that is not rendered marks the end of the piece before it.
-        let place = |node: u32| {
-            let before = places.iter().filter(|(depth, _)| *depth <= node);
-            before.max_by_key(|(depth, _)| *depth).map(|(_, at)| *at)
-        };
-        let marks = plan.marks().iter().filter_map(|mark| {
-            let node = place(mark.node)?;
-            Some(Mark { node, ..*mark })
+            let (bytes, mark_at) = without_billing(format, node.level, (bytes, mark_at));
+            let place = PiecePlace::new(format, node.level, &bytes);
+            (place, (bytes, mark_at))
         });
+        let mut compared = Prompt::default();
+        let arranged = arrange(pieces.collect());
+        for (level, _, (bytes, mark_at)) in &arranged {
+            compared = compared.with(*level, bytes, *mark_at, None);
+        }
         Self {
-            plan: Plan::from_marks(marks),
+            plan: moved(plan, arranged.iter().map(|(_, before, _)| *before)),
             prompt: compared,
         }
+    }
+}
+
+/// The place of a piece in the compared form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PiecePlace {
+    /// None: it is loaded later.
+    Nowhere,
+    /// A tool.
+    Tool,
+    /// Behind the tools, and before the system text.
+    WebTool,
+    /// Behind these.
+    Other(Level),
+}
+
+impl PiecePlace {
+    /// Returns the place of a piece in its normal form.
+    fn new(format: Format, level: Level, normal: &[u8]) -> Self {
+        let web_apart = for_format(format).request_rules().renders_web_tools_apart;
+        match level {
+            Level::Tool if is_deferred(normal) => Self::Nowhere,
+            Level::Tool if web_apart && is_web_tool(normal) => Self::WebTool,
+            Level::Tool => Self::Tool,
+            level => Self::Other(level),
+        }
+    }
+}
+
+/// Arranges pieces, which are in the order of the request: returns them with their levels and their places in the
+/// request.
+fn arrange<T>(pieces: Vec<(PiecePlace, T)>) -> Vec<(Level, u32, T)> {
+    let (mut tools, mut web_tools, mut others) = (Vec::new(), Vec::new(), Vec::new());
+    for ((place, piece), before) in pieces.into_iter().zip(0..) {
+        match place {
+            PiecePlace::Nowhere => {}
+            PiecePlace::Tool => tools.push((Level::Tool, before, piece)),
+            PiecePlace::WebTool => web_tools.push((Level::System, before, piece)),
+            PiecePlace::Other(level) => others.push((level, before, piece)),
+        }
+    }
+    tools.append(&mut web_tools);
+    tools.append(&mut others);
+    tools
+}
+
+/// Returns the markers of a request for the compared form, whose pieces have these places in the request.
+fn moved(plan: &Plan, places: impl Iterator<Item = u32> + Clone) -> Plan {
+    // A marker on a tool that is not rendered marks the end of the piece before it.
+    let place = |node: u32| {
+        let places = places.clone().zip(0..);
+        let before = places.filter(|(before, _)| *before <= node);
+        before.max_by_key(|(before, _)| *before).map(|(_, at)| at)
+    };
+    let marks = plan.marks().iter().filter_map(|mark| {
+        let node = place(mark.node)?;
+        Some(Mark { node, ..*mark })
+    });
+    Plan::from_marks(marks)
+}
+
+/// A piece in its normal form, and the position where a marker may be inserted.
+type NormalForm = (Bytes, Option<u32>);
+
+/// Replaces a text that serves billing only.
+fn without_billing(format: Format, level: Level, form: NormalForm) -> NormalForm {
+    let has_blocks = for_format(format).request_rules().has_system_blocks;
+    if level == Level::System && has_blocks && is_billing_text(&form.0) {
+        (Bytes::from_static(BILLING_BLOCK), None)
+    } else {
+        form
     }
 }
 
@@ -245,12 +294,7 @@ pub(crate) fn read_with(forms: &mut NormalForms, body: &[u8]) -> Result<Request,
         let place = MarkerPlace::Proper;
         chain.markers.push(Marker { node, time, place });
     }
-    let proper = chain.markers.iter();
-    let proper = proper.filter(|marker| marker.place == MarkerPlace::Proper);
-    let plan = Plan::from_marks(proper.map(|marker| Mark {
-        node: marker.node,
-        time: marker.time,
-    }));
+    let plan = Plan::from_marks(request_parts::proper(&chain.markers));
     let compared = ComparedRequest::with(forms, format, &chain.prompt, &plan);
     let fingerprints = fingerprints(&compared.prompt);
     Ok(Request {
@@ -271,12 +315,14 @@ pub(crate) fn read_with(forms: &mut NormalForms, body: &[u8]) -> Result<Request,
 fn fingerprints(prompt: &Prompt) -> Vec<u64> {
     let nodes = prompt.nodes();
     let messages = nodes.iter().filter(|node| node.level == Level::Message);
-    let fingerprints = messages.filter_map(|node| {
-        let mut scanner = Scanner::new(&node.bytes);
-        pass_words(&mut scanner, 0).ok()?;
-        fingerprint(scanner.take_longest())
-    });
+    let fingerprints = messages.filter_map(|node| message_fingerprint(&node.bytes));
     fingerprints.collect()
+}
+
+fn message_fingerprint(message: &[u8]) -> Option<u64> {
+    let mut scanner = Scanner::new(message);
+    pass_words(&mut scanner, 0).ok()?;
+    fingerprint(scanner.take_longest())
 }
 
 /// Scans a message for strings. Skips roles and types, which do not distinguish messages.

@@ -194,6 +194,17 @@ impl Prompt {
         }
     }
 
+    /// Returns this prompt with a piece of another prompt that begins with the same pieces; `None` if that one begins with
+    /// others.
+    #[must_use]
+    pub fn with_node(&self, node: &Arc<Node>) -> Option<Self> {
+        let parent = node.parent.as_ref().map(|parent| parent.id);
+        // Equal IDs mean equal bytes from the first piece on.
+        (parent == self.tip()).then(|| Self {
+            tip: Some(Arc::clone(node)),
+        })
+    }
+
     /// The key of the last piece's record in the store, if known.
     pub(crate) fn record(&self) -> Option<Digest> {
         self.tip

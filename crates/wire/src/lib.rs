@@ -18,6 +18,7 @@ mod format;
 mod gemini;
 mod interactions;
 mod level;
+mod long_texts;
 pub mod marker_rules;
 pub mod media;
 pub mod members;

@@ -13,6 +13,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::Level;
+use crate::long_texts::LongTexts;
 use crate::request_rules::{DefaultMember, ModelDefaults, RequestRules, Shape, without};
 
 /// A piece in its normal form.
@@ -46,6 +47,13 @@ const PARTS: [&str; 7] = [
 /// Returns a piece in its normal form; `None` if the format does not know it.
 #[must_use]
 pub fn piece(rules: &RequestRules, level: Level, bytes: &[u8]) -> Option<NormalPiece> {
+    match LongTexts::find(bytes) {
+        Some((texts, short)) => Some(texts.put_back(short_piece(rules, level, &short)?)),
+        None => short_piece(rules, level, bytes),
+    }
+}
+
+pub(crate) fn short_piece(rules: &RequestRules, level: Level, bytes: &[u8]) -> Option<NormalPiece> {
     let value: Value = serde_json::from_slice(bytes).ok()?;
     let (shape, object) = match (level, value) {
         (Level::Tool, Value::Object(tool)) => (Shape::Tool, tool),
@@ -75,7 +83,9 @@ pub fn piece(rules: &RequestRules, level: Level, bytes: &[u8]) -> Option<NormalP
         Shape::Message => last_block(rules, is_input, &object),
         _ => is_markable(&object).then_some(1),
     };
-    let bytes = serde_json::to_vec(&object).ok()?;
+    let mut written = Vec::with_capacity(bytes.len());
+    serde_json::to_writer(&mut written, &object).ok()?;
+    let bytes = written;
     let mark_at = place.and_then(|behind| u32::try_from(bytes.len() - behind).ok());
     Some(NormalPiece { bytes, mark_at })
 }

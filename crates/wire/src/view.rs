@@ -15,7 +15,7 @@ use crate::registry::{for_format, format_of_member};
 use crate::{Format, MarkerTime};
 
 pub use given_tools::{given_tools, is_tool_search};
-pub use piece::{MarkerPlace, Piece};
+pub use piece::{MarkerPlace, Piece, ViewPiece};
 
 /// The reason why a text is not a request. Contains no part of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,17 +63,17 @@ impl From<JsonError> for ViewError {
 /// The parts of a request body, in the order in which providers hash them: tools, system text, messages.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct View<'a> {
+pub struct View<'a, P = Piece<'a>> {
     /// The format.
     pub format: Format,
     /// The model; empty if the body names none.
     pub model: String,
     /// The tools of the member `tools`.
-    pub tools: Vec<Piece<'a>>,
+    pub tools: Vec<P>,
     /// The system text.
-    pub system: Vec<Piece<'a>>,
+    pub system: Vec<P>,
     /// The other messages, or items.
-    pub messages: Vec<Piece<'a>>,
+    pub messages: Vec<P>,
     /// All other members, as written: names and values.
     pub members: Vec<(&'a [u8], &'a [u8])>,
     /// The lifetime of a marker on the whole request, which applies to the last piece.
@@ -96,12 +96,59 @@ impl<'a> View<'a> {
     }
 }
 
+impl<'a, P: ViewPiece<'a>> View<'a, P> {
+    /// Creates a view of a body that was split by its members before: the names of these, as written, with their values.
+    /// The body is a JSON object in UTF-8.
+    ///
+    /// # Errors
+    /// It is no request in one of the formats, or has a list of pieces that is none of a request.
+    pub fn of_parts(
+        parts: impl Iterator<Item = (&'a [u8], MemberPart<'a, P>)>,
+    ) -> Result<Self, ViewError> {
+        let mut body = Body::new();
+        for (name, part) in parts {
+            match part {
+                MemberPart::Text(text) => body.member(name, &mut Scanner::new(text), text)?,
+                MemberPart::List(pieces) => match body.list(name, Some(b'[')) {
+                    Some(list) => body.put(list, pieces),
+                    None => return Err(ViewError::NotARequest("a list is none of a request")),
+                },
+            }
+        }
+        body.into_view()
+    }
+}
+
+/// The value of a member of a body that was split.
+#[derive(Debug)]
+pub enum MemberPart<'a, P> {
+    /// The value, as written.
+    Text(&'a [u8]),
+    /// The items of a list of objects.
+    List(Vec<P>),
+}
+
+/// A list of pieces of a body, and the format in which it has that place.
+#[derive(Clone, Copy)]
+enum PieceLists {
+    Tools,
+    System(Option<Format>),
+    Messages,
+    Input,
+}
+
+impl PieceLists {
+    /// True if a marker is inserted into an item itself.
+    fn has_whole_items(self) -> bool {
+        matches!(self, Self::Tools | Self::System(_))
+    }
+}
+
 /// The members of a body.
-#[derive(Default)]
-struct Body<'a> {
-    tools: Vec<Piece<'a>>,
-    system: Vec<Piece<'a>>,
-    messages: Option<Vec<Piece<'a>>>,
+struct Body<'a, P> {
+    tools: Vec<P>,
+    system: Vec<P>,
+    messages: Option<Vec<P>>,
     /// True if the messages are in `input` instead of `messages`.
     input: bool,
     /// The format, if a member that is specific to one format was found.
@@ -114,17 +161,61 @@ struct Body<'a> {
     automatic: Option<MarkerTime>,
 }
 
-impl<'a> Body<'a> {
+impl<'a> Body<'a, Piece<'a>> {
     fn read(text: &'a [u8]) -> Result<Self, ViewError> {
         let mut scanner = Scanner::new(text);
         if scanner.peek() != Some(b'{') {
             scanner.value()?;
             return Err(ViewError::NotARequest("it is no JSON object"));
         }
-        let mut body = Self::default();
+        let mut body = Self::new();
         scanner.members(|name, scanner| body.member(name, scanner, text))?;
         scanner.end()?;
         Ok(body)
+    }
+}
+
+impl<'a, P: ViewPiece<'a>> Body<'a, P> {
+    fn new() -> Self {
+        Self {
+            tools: Vec::new(),
+            system: Vec::new(),
+            messages: None,
+            input: false,
+            format: None,
+            is_converse: false,
+            others: Vec::new(),
+            automatic: None,
+        }
+    }
+
+    /// Returns the list that a member is; `first` is the first byte of its value.
+    fn list(&self, name: &[u8], first: Option<u8>) -> Option<PieceLists> {
+        match name {
+            b"tools" if first == Some(b'[') => Some(PieceLists::Tools),
+            b"system" if matches!(first, Some(b'[' | b'"')) => {
+                Some(PieceLists::System(Some(Format::Messages)))
+            }
+            b"instructions" if first == Some(b'"') => Some(PieceLists::System(self.format)),
+            b"system_instruction" if first == Some(b'"') => {
+                let format = self.format.or(format_of_member(name));
+                Some(PieceLists::System(format))
+            }
+            b"messages" if first == Some(b'[') => Some(PieceLists::Messages),
+            b"input" if matches!(first, Some(b'[' | b'"' | b'{')) && self.messages.is_none() => {
+                Some(PieceLists::Input)
+            }
+            _ => None,
+        }
+    }
+
+    fn put(&mut self, list: PieceLists, pieces: Vec<P>) {
+        match list {
+            PieceLists::Tools => self.tools = pieces,
+            PieceLists::System(format) => (self.format, self.system) = (format, pieces),
+            PieceLists::Messages => (self.input, self.messages) = (false, Some(pieces)),
+            PieceLists::Input => (self.input, self.messages) = (true, Some(pieces)),
+        }
     }
 
     fn member(
@@ -134,25 +225,12 @@ impl<'a> Body<'a> {
         text: &'a [u8],
     ) -> JsonResult<()> {
         let first = scanner.peek();
+        if let Some(list) = self.list(name, first) {
+            let pieces = pieces(scanner, text, list.has_whole_items())?;
+            self.put(list, pieces.into_iter().map(P::from).collect());
+            return Ok(());
+        }
         match name {
-            b"tools" if first == Some(b'[') => self.tools = pieces(scanner, text, true)?,
-            b"system" if matches!(first, Some(b'[' | b'"')) => {
-                self.format = Some(Format::Messages);
-                self.system = pieces(scanner, text, true)?;
-            }
-            b"instructions" if first == Some(b'"') => self.system = pieces(scanner, text, true)?,
-            b"system_instruction" if first == Some(b'"') => {
-                self.format = self.format.or(format_of_member(name));
-                self.system = pieces(scanner, text, true)?;
-            }
-            b"messages" if first == Some(b'[') => {
-                self.messages = Some(pieces(scanner, text, false)?);
-                self.input = false;
-            }
-            b"input" if matches!(first, Some(b'[' | b'"' | b'{')) && self.messages.is_none() => {
-                self.messages = Some(pieces(scanner, text, false)?);
-                self.input = true;
-            }
             b"cache_control" if first == Some(b'{') => {
                 self.format = Some(Format::Messages);
                 self.automatic = Some(piece::lifetime(scanner.value()?));
@@ -183,7 +261,7 @@ impl<'a> Body<'a> {
         serde_json::from_slice(model).unwrap_or_default()
     }
 
-    fn into_view(mut self) -> Result<View<'a>, ViewError> {
+    fn into_view(mut self) -> Result<View<'a, P>, ViewError> {
         let model = self.model();
         if self.is_converse {
             return Err(ViewError::NotARequest(
@@ -202,12 +280,12 @@ impl<'a> Body<'a> {
         let format = self.format(&messages, &model);
         let rules = for_format(format).request_rules();
         if rules.system_in_messages {
-            let is_system = |piece: &Piece<'_>| matches!(piece.role, b"system" | b"developer");
+            let is_system = |piece: &P| matches!(piece.role(), b"system" | b"developer");
             let leading = messages.iter().take_while(|piece| is_system(piece)).count();
             self.system.extend(messages.drain(..leading));
         }
         if rules.has_system_blocks {
-            messages = messages.into_iter().map(Piece::into_list).collect();
+            messages = messages.into_iter().map(P::into_list).collect();
         }
         Ok(View {
             format,
@@ -221,12 +299,11 @@ impl<'a> Body<'a> {
     }
 
     /// Returns the format of a body with `input`.
-    fn input_format(&self, messages: &[Piece<'_>]) -> Format {
+    fn input_format(&self, messages: &[P]) -> Format {
         let has_input = |format: &Format| for_format(*format).layout().messages.name == "input";
-        let is_step = |piece: &Piece<'_>| {
+        let is_step = |piece: &P| {
             let mut types = STEPS.iter();
-            piece.role.is_empty()
-                && types.any(|kind| memchr::memmem::find(&piece.bytes, kind).is_some())
+            piece.role().is_empty() && types.any(|kind| piece.contains(kind))
         };
         match self.format.filter(has_input) {
             Some(format) => format,
@@ -235,16 +312,16 @@ impl<'a> Body<'a> {
         }
     }
 
-    fn format(&self, messages: &[Piece<'_>], model: &str) -> Format {
+    fn format(&self, messages: &[P], model: &str) -> Format {
         if self.input {
             return self.input_format(messages);
         }
         let in_tools = |what: &[u8]| {
             let mut tools = self.tools.iter();
-            tools.any(|tool| memchr::memmem::find(&tool.bytes, what).is_some())
+            tools.any(|tool| tool.contains(what))
         };
-        let says = |role: &[u8]| messages.iter().any(|message| message.role == role);
-        let first = messages.first().map_or(&b""[..], |message| message.role);
+        let says = |role: &[u8]| messages.iter().any(|message| message.role() == role);
+        let first = messages.first().map_or(&b""[..], ViewPiece::role);
         match self.format {
             Some(format) => format,
             None if in_tools(b"\"input_schema\"") => Format::Messages,

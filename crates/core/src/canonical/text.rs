@@ -23,11 +23,14 @@ pub(super) fn encode(text: &[u8], omitted: &[&str]) -> Result<Vec<u8>, Canonical
     Ok(encoder.out)
 }
 
+/// Maximum number of bytes for which room is made at once, because a text may be longer than its first value.
+const MAX_CAPACITY: usize = 64 << 10;
+
 /// Encodes the value that a text begins with, within `depth` objects and arrays; returns its length in the text, too.
 pub(super) fn encode_value(text: &[u8], depth: u32) -> Result<(Vec<u8>, usize), CanonicalError> {
     let mut encoder = Encoder {
         scanner: Scanner::nested(text, depth),
-        out: Vec::new(),
+        out: Vec::with_capacity(text.len().min(MAX_CAPACITY)),
         fields: vec![],
         unescaped: vec![],
     };

@@ -112,7 +112,17 @@ fn read_request(
     body: &[u8],
     around: Envelope<'_>,
 ) -> Result<LoggedRequest, Reason> {
-    let request = request::read_with(forms, body)?;
+    logged(request::read_with(forms, body)?, around)
+}
+
+/// Returns the request of a body that was split before.
+pub(super) fn read_parts(
+    parts: &[(&[u8], request::RequestPart<'_>)],
+) -> Result<LoggedRequest, Reason> {
+    logged(request::read_parts(parts)?, Envelope::default())
+}
+
+fn logged(request: request::Request, around: Envelope<'_>) -> Result<LoggedRequest, Reason> {
     // The body may contain its session among its other members.
     let mut within = Envelope::default();
     let mut compared_with = None;

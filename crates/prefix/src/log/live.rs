@@ -9,7 +9,7 @@ use super::conversations::Conversations;
 use super::threads::OpenLimits;
 use super::{LoggedRequest, Reason, envelope};
 use crate::diagnosis::{Diagnosis, ProviderVerdict};
-use crate::request::{Error, NormalForms};
+use crate::request::{Error, NormalForms, RequestPart};
 
 /// Maximum length of the name of a session in bytes; a longer one is replaced by its digest.
 const MAX_SESSION_BYTES: usize = 128;
@@ -25,9 +25,18 @@ pub struct LiveRequest<'a> {
     /// The session, if it is named outside of the body; the body may name it, too.
     pub session: Option<&'a str>,
     /// The body.
-    pub body: &'a [u8],
+    pub body: LiveBody<'a>,
     /// The time when it was sent.
     pub at: Millis,
+}
+
+/// The body of a request.
+#[derive(Debug, Clone, Copy)]
+pub enum LiveBody<'a> {
+    /// Its text.
+    Text(&'a [u8]),
+    /// Its members, with what is known of the items of its lists.
+    Parts(&'a [(&'a [u8], RequestPart<'a>)]),
 }
 
 /// Facts about the answer to a request.
@@ -47,7 +56,7 @@ pub struct LiveAnswer {
 pub struct LivePlacement {
     /// The session, or a name that was made for the conversation.
     pub conversation: String,
-    /// The digest of all pieces of the request.
+    /// The digest of all pieces of the request, in the form in which they are compared.
     pub prefix: Digest,
     /// The comparison with the request before; `None` for the first request of a conversation.
     pub diagnosis: Option<Diagnosis>,
@@ -101,7 +110,7 @@ impl LiveAnalyzer {
             verdict: answer.verdict.filter(|_| read.compared_with.is_some()),
             ..read
         };
-        let prefix = logged.request.prompt.tip();
+        let prefix = logged.request.compared.prompt.tip();
         let placed = self.conversations.take(logged);
         Ok(LivePlacement {
             conversation: placed
@@ -122,14 +131,17 @@ impl LiveAnalyzer {
     }
 
     fn read(&mut self, request: LiveRequest<'_>) -> Result<LoggedRequest, Error> {
-        let read =
-            envelope::read_body(&mut self.forms, request.body).map_err(|reason| match reason {
-                Reason::NotARequest(error) => error,
-                // Only logs have these defects.
-                Reason::Transcript(_) | Reason::TooLong | Reason::Unreadable(_) => {
-                    Error::NotARequest("it cannot be read")
-                }
-            })?;
+        let read = match request.body {
+            LiveBody::Text(text) => envelope::read_body(&mut self.forms, text),
+            LiveBody::Parts(parts) => envelope::read_parts(parts),
+        }
+        .map_err(|reason| match reason {
+            Reason::NotARequest(error) => error,
+            // Only logs have these defects.
+            Reason::Transcript(_) | Reason::TooLong | Reason::Unreadable(_) => {
+                Error::NotARequest("it cannot be read")
+            }
+        })?;
         let session = request.session.filter(|session| !session.is_empty());
         Ok(LoggedRequest {
             tenant: Some(request.tenant.into()),

@@ -7,6 +7,8 @@ use bytes::Bytes;
 use cachalot_model::Format;
 use cachalot_prompt::{Node, NodeId, normal};
 
+use super::NormalForm;
+
 /// Maximum bytes of the cached forms; when they are exceeded, the cache is cleared.
 const MAX_CACHED_BYTES: usize = 16 << 20;
 
@@ -19,9 +21,6 @@ pub(crate) struct NormalForms {
     known: HashMap<(Format, NodeId), NormalForm>,
     bytes: usize,
 }
-
-/// The bytes of a piece, and the position where a marker may be inserted.
-type NormalForm = (Bytes, Option<u32>);
 
 impl NormalForms {
     /// Returns the normal form of a piece; a piece that the format does not define is returned unchanged.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use cachalot_core::SecretSet;
 use cachalot_model::{Catalog, Usage};
 use cachalot_prefix::diagnosis::{Diagnosis, LikelyCause, Reason};
-use cachalot_prefix::log::{LiveAnalyzer, LiveAnswer, LivePlacement, LiveRequest, OpenLimits};
+use cachalot_prefix::log::{
+    LiveAnalyzer, LiveAnswer, LiveBody, LivePlacement, LiveRequest, OpenLimits,
+};
 use serde_json::{Value, json};
 
 fn analyzer(limits: OpenLimits) -> LiveAnalyzer {
@@ -42,7 +44,7 @@ fn take(analyzer: &mut LiveAnalyzer, tenant: &str, body: &Value, tokens: u64) ->
     let request = LiveRequest {
         tenant,
         session: None,
-        body: body.as_bytes(),
+        body: LiveBody::Text(body.as_bytes()),
         at: 1_800_000_000_000,
     };
     analyzer.take(request, read(tokens)).unwrap()
@@ -53,7 +55,7 @@ fn last_break(analyzer: &mut LiveAnalyzer, tenant: &str, body: &Value) -> Option
     let request = LiveRequest {
         tenant,
         session: None,
-        body: body.as_bytes(),
+        body: LiveBody::Text(body.as_bytes()),
         at: 1_800_000_000_000,
     };
     analyzer.last_break(request).unwrap().cloned()
@@ -108,7 +110,7 @@ fn tenants_are_not_compared() {
         let request = LiveRequest {
             tenant,
             session: None,
-            body: body.as_bytes(),
+            body: LiveBody::Text(body.as_bytes()),
             at: 1,
         };
         analyzer.take(request, answered(id)).unwrap()
@@ -152,7 +154,7 @@ fn other_texts_are_refused_and_long_names_are_shortened() {
     let request = |body| LiveRequest {
         tenant: "a",
         session: None,
-        body,
+        body: LiveBody::Text(body),
         at: 1,
     };
     assert!(

@@ -27,6 +27,33 @@ pub enum MarkerPlace {
     Within,
 }
 
+/// A piece, or what is known of one.
+pub trait ViewPiece<'a>: From<Piece<'a>> {
+    /// The role, as written; empty if there is none.
+    fn role(&self) -> &[u8];
+
+    /// Returns true if the bytes, without markers, contain these.
+    fn contains(&self, bytes: &[u8]) -> bool;
+
+    /// Returns the message with a single text as its content rewritten as a list.
+    #[must_use]
+    fn into_list(self) -> Self;
+}
+
+impl<'a> ViewPiece<'a> for Piece<'a> {
+    fn role(&self) -> &[u8] {
+        self.role
+    }
+
+    fn contains(&self, bytes: &[u8]) -> bool {
+        memchr::memmem::find(&self.bytes, bytes).is_some()
+    }
+
+    fn into_list(self) -> Self {
+        Self::into_list(self)
+    }
+}
+
 /// A piece, parsed in one pass.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -119,9 +146,22 @@ impl<'a> Piece<'a> {
         })
     }
 
+    /// Parses a piece that is given alone: an item of the list `list`.
+    ///
+    /// # Errors
+    /// It is no JSON value, or more than one.
+    pub fn read_item(list: &[u8], item: &'a [u8]) -> JsonResult<Self> {
+        let mut scanner = Scanner::new(item);
+        let whole = matches!(list, b"tools" | b"system");
+        let piece = Self::read(&mut scanner, item, whole)?;
+        scanner.end()?;
+        Ok(piece)
+    }
+
     /// Returns the message with a single-text content rewritten as a list. Where the provider treats both
     /// alike, both become the same piece, and the text can be marked.
-    pub(super) fn into_list(mut self) -> Self {
+    #[must_use]
+    pub fn into_list(mut self) -> Self {
         const OPEN: &[u8] = br#"[{"type":"text","text":"#;
         const CLOSE: &[u8] = b"}]";
         let Some(SingleText {
