@@ -47,6 +47,7 @@ impl Kind {
             "unknown",
             "websockets",
             "clients",
+            "ledger",
         ]
         .iter()
         .any(|key| has(key));
