@@ -733,6 +733,8 @@ impl<'a> Attempt<'a> {
     /// their own accounts.
     fn kept_for(&self) -> Option<(KeptAnswers, Receiver)> {
         let (read, key) = (self.read, self.read.caller.key()?);
+        // Of a compaction and a count, nothing is kept.
+        read.route.endpoint.format()?;
         let store = read
             .route
             .endpoint

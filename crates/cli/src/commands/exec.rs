@@ -119,13 +119,16 @@ async fn run(
         secrets: true,
         ..EngineOptions::new(process_environment, &home, &run, Arc::clone(&warn))
     };
+    if let Some(name) = mode.recording() {
+        // A run without a store continues, and sets a damaged file aside.
+        let opened = opening.open();
+        opened.map_err(|error| CommandError::failed(format!("recording `{name}`: {error}")))?;
+    }
     let engine = opening.for_run().await?;
     let tenant_key = engine.secret_set.key().cloned().unwrap_or(tenant_key);
     if let (Some(name), None) = (mode.recording(), &engine.store) {
-        let reason = "the store of recordings cannot be used, and the command was not run";
-        return Err(CommandError::failed(format!(
-            "recording `{name}`: {reason}"
-        )));
+        let message = format!("recording `{name}`: the store cannot be used");
+        return Err(CommandError::failed(message));
     }
     if let Mode::Replay(name) = &mode {
         recording::check(&engine.cache, name).await?;
