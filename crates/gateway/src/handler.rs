@@ -21,7 +21,7 @@ use crate::control::Controls;
 use crate::endpoint::Endpoint;
 use crate::error_body::ErrorBody;
 use crate::outbound::OutboundHead;
-use crate::parsed_body::BodyParser;
+use crate::parsed_body::{BodyParser, ParsedBody};
 use crate::report::RequestReport;
 use crate::request_api::Decision;
 use crate::route::{self, Route};

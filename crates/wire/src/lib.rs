@@ -18,7 +18,6 @@ mod format;
 mod gemini;
 mod interactions;
 mod level;
-mod long_texts;
 pub mod marker_rules;
 pub mod media;
 pub mod members;

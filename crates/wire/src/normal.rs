@@ -10,10 +10,12 @@
 //! Sources of defaults: the OpenAPI documents of OpenAI, and the prompt-caching and effort pages of
 //! platform.claude.com. Those of a format are in its [`RequestRules`], those of single models in the catalog.
 
+mod long_texts;
+
 use serde_json::{Map, Value, json};
 
+use self::long_texts::LongTexts;
 use crate::Level;
-use crate::long_texts::LongTexts;
 use crate::request_rules::{DefaultMember, ModelDefaults, RequestRules, Shape, without};
 
 /// A piece in its normal form.

@@ -47,7 +47,7 @@ pub(crate) fn read_parts<'a>(parts: &[(&'a [u8], RequestPart<'a>)]) -> Result<Re
     };
     let parts = parts.iter().map(|(name, part)| {
         let part = match part {
-            RequestPart::Text(text) => MemberPart::Text(*text),
+            RequestPart::Text(text) => MemberPart::Text(text),
             RequestPart::Items(items) => {
                 let items = items.iter().map(|one| item(name, one));
                 MemberPart::List(items.collect::<Result<_, Error>>()?)

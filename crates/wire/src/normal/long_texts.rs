@@ -5,7 +5,7 @@ use std::ops::Range;
 use cachalot_core::json::{is_usual_string, member_strings};
 use memchr::memmem;
 
-use crate::normal::NormalPiece;
+use super::NormalPiece;
 
 /// Minimum length of a text that is put aside. No default value of a member is as long.
 const MIN_LENGTH: usize = 256;
