@@ -140,7 +140,7 @@ impl PieceBody {
                 .any(|member| matches!(member.value, PieceValue::List(_)) && *member.name == *name)
         };
         let has = |name: &str| self.members.iter().any(|member| *member.name == *name);
-        !is_list("contents") && !(has("input") && has("messages"))
+        !(is_list("contents") || has("input") && has("messages"))
     }
 
     /// Returns true if this body continues another one: it repeats the pieces of each of its lists, but for fewer than half
