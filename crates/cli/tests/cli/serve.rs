@@ -371,12 +371,13 @@ fn the_debug_log_shows_decisions_and_no_contents() {
         "/secret-of-path?key=secret-of-query",
         "/p/secret-of-agent/v1/chat/completions",
     ] {
-        let (credential, version) = match path.contains("messages") {
-            true => (
+        let (credential, version) = if path.contains("messages") {
+            (
                 "sk-ant-secret-of-header",
                 "anthropic-version: 2023-06-01\r\n",
-            ),
-            false => ("sk-secret-of-header", ""),
+            )
+        } else {
+            ("sk-secret-of-header", "")
         };
         let headers = format!("{version}x-own: secret-of-own-header\r\n");
         gateway.post_with(path, credential, &headers, body);
