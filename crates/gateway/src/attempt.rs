@@ -486,13 +486,14 @@ impl<'a> Attempt<'a> {
                 wait: WAIT_FOR_WHOLE,
             },
         };
+        let mut is_unfit = false;
         loop {
             let (head, head_of_run) = oneshot::channel();
             let run = || {
                 let mut run = self.run_policy(identity, ttl, join);
                 run.is_new_key = is_new_key;
-                if !matches!(keeping, Keeping::Always) {
-                    // An expired sample is no answer to a request for a new one.
+                if is_unfit || !matches!(keeping, Keeping::Always) {
+                    // An expired sample is no answer to a request for a new one, and neither is one that does not fit.
                     run.stale_while_revalidate = Duration::ZERO;
                     run.stale_if_error = Duration::ZERO;
                 }
@@ -519,7 +520,7 @@ impl<'a> Attempt<'a> {
                 Responded::Unfit(reason) if mode == CacheMode::Frozen => {
                     return Err(not_cached(reason));
                 }
-                Responded::Unfit(_) => hit.mode = CacheMode::Refresh,
+                Responded::Unfit(_) => (is_unfit, hit.mode) = (true, CacheMode::Refresh),
             }
         }
     }

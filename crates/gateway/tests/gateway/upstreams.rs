@@ -500,3 +500,37 @@ async fn an_upstream_that_is_left_out_is_replaced_by_an_equal_one() {
     let asked = [failing_asked, healthy_asked].map(|asked| asked.load(Ordering::SeqCst));
     assert_eq!(asked, [1, 1]);
 }
+
+#[tokio::test]
+async fn an_expired_answer_that_does_not_fit_takes_the_place_of_no_error() {
+    let (address, asked) = server(&[(200, ""), (500, ""), (500, ""), (500, "")]).await;
+    let file = format!(
+        "upstreams: {{openai: {{url: 'http://{address}'}}}}\ncache: {{stale_if_error: 10d}}\n"
+    );
+    let setup = Setup::configured(&file).await;
+    // The answer contains the word `answer`, which is the ID of a call of the second request.
+    let with_call = |id: &str| {
+        let mut body = chat("hello");
+        let messages = body["messages"].as_array_mut().unwrap();
+        messages.push(json!({"role": "assistant", "tool_calls": [{"id": id, "type": "function", "function": {"name": "f", "arguments": "{}"}}]}));
+        messages.push(json!({"role": "tool", "tool_call_id": id, "content": "r"}));
+        body
+    };
+    let path = "/p/coder/v1/chat/completions";
+    let first = setup.ask(path, &with_call("call_a")).await;
+    assert_eq!(
+        (first.status, first.source()),
+        (200, "miss"),
+        "{}",
+        first.body
+    );
+    setup.clock.advance(Duration::from_secs(25 * 60 * 60));
+    let failed = read(setup.post(path, &with_call("answer"))).await;
+    assert_eq!((failed.status, asked.load(Ordering::SeqCst)), (500, 3));
+    // For the request that it fits, it does.
+    let stale = read(setup.post(path, &with_call("call_b"))).await;
+    assert_eq!(
+        (stale.status, stale.source(), stale.body),
+        (200, "hit", first.body)
+    );
+}
