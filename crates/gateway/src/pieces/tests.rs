@@ -338,7 +338,7 @@ fn endpoint(number: usize) -> Endpoint {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
 
     #[test]
     fn edited_conversations_have_the_same_keys_judgments_and_diagnoses(
@@ -412,6 +412,24 @@ fn only_new_pieces_are_judged() {
         0,
     );
     assert_eq!(client.index.recent("client", Endpoint::chat()).len(), 2);
+    assert_eq!(client.counts, [3, 0]);
+}
+
+#[test]
+fn equal_messages_may_be_system_text_and_a_message() {
+    let mut client = Client::new(Endpoint::chat());
+    let developer = (8, 3);
+    let mut draft = Draft {
+        lists: vec![("messages", vec![developer, (0, 1), developer, (0, 2)])],
+        members: vec![(0, 0)],
+        spacing: 0,
+    };
+    client.take(&draft.text(), false, 1);
+    // The two are one piece, found by its bytes.
+    draft.apply(&Edit::Insert(0, 0, developer));
+    client.take(&draft.text(), false, 1);
+    draft.apply(&Edit::Change(0, 3, (1, 4)));
+    client.take(&draft.text(), false, 1);
     assert_eq!(client.counts, [3, 0]);
 }
 

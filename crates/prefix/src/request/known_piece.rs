@@ -15,6 +15,9 @@ use super::{NormalForm, PiecePlace, message_fingerprint, without_billing};
 /// changed.
 const MAX_NODES: usize = 4;
 
+/// Maximum number of forms of a piece.
+const MAX_FORMS: usize = 4;
+
 /// Texts by which the format of a body is recognized.
 const TELLING: [&[u8]; 5] = [
     b"\"user_input\"",
@@ -28,7 +31,8 @@ const TELLING: [&[u8]; 5] = [
 #[derive(Debug, Default)]
 pub struct KnownPiece {
     facts: OnceLock<Option<ItemFacts>>,
-    forms: Mutex<Option<KnownForm>>,
+    /// One for each format and level: an item may occur twice in a body, as system text and as a message.
+    forms: Mutex<Vec<KnownForm>>,
 }
 
 /// Facts of a piece as it was sent.
@@ -39,7 +43,7 @@ pub(super) struct ItemFacts {
     pub(super) markers: Box<[(MarkerTime, MarkerPlace)]>,
     /// True if a marker may be inserted, and the same for the message with a list in place of a text.
     is_markable: [bool; 2],
-    is_telling: [bool; TELLING.len()],
+    is_telling: OnceLock<[bool; TELLING.len()]>,
 }
 
 /// Facts of a piece in its normal form.
@@ -53,25 +57,30 @@ struct KnownForm {
     nodes: Vec<(Option<NodeId>, Weak<Node>)>,
 }
 
+impl KnownForm {
+    fn is_of(&self, format: Format, level: Level) -> bool {
+        (self.format, self.level) == (format, level)
+    }
+}
+
 impl KnownPiece {
     /// Returns the facts; `None` if the item is no JSON value.
     pub(super) fn facts(&self, list: &[u8], item: &[u8]) -> Option<&ItemFacts> {
         let read = || {
             let piece = Piece::read_item(list, item).ok()?;
-            let contains = TELLING.map(|text| ViewPiece::contains(&piece, text));
             let before = piece.mark_at.is_some();
             Some(ItemFacts {
                 role: piece.role.into(),
                 content_is_string: piece.content_is_string,
                 markers: piece.markers.as_slice().into(),
-                is_telling: contains,
+                is_telling: OnceLock::new(),
                 is_markable: [before, piece.into_list().mark_at.is_some()],
             })
         };
         self.facts.get_or_init(read).as_ref()
     }
 
-    fn form(&self) -> MutexGuard<'_, Option<KnownForm>> {
+    fn forms(&self) -> MutexGuard<'_, Vec<KnownForm>> {
         // A panic cannot leave a form half made.
         self.forms.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -112,12 +121,16 @@ impl<'a> ViewPiece<'a> for RequestPiece<'a> {
     fn contains(&self, bytes: &[u8]) -> bool {
         match self {
             Self::Read(piece) => ViewPiece::contains(piece, bytes),
-            Self::Known(item) => match TELLING.iter().position(|text| *text == bytes) {
-                Some(at) => item.facts.is_telling[at],
-                None => item
-                    .piece()
-                    .is_ok_and(|piece| ViewPiece::contains(&piece, bytes)),
-            },
+            Self::Known(item) => {
+                let contains = |bytes: &[u8]| {
+                    let piece = item.piece();
+                    piece.is_ok_and(|piece| ViewPiece::contains(&piece, bytes))
+                };
+                match TELLING.iter().position(|text| *text == bytes) {
+                    Some(at) => item.facts.is_telling.get_or_init(|| TELLING.map(contains))[at],
+                    None => contains(bytes),
+                }
+            }
         }
     }
 
@@ -194,16 +207,17 @@ impl<'a> RequestPiece<'a> {
             }
             Self::Known(item) => item,
         };
-        let mut known = item.known.form();
-        if let Some(known) = &*known
-            && (known.format, known.level) == (format, level)
-        {
+        let mut forms = item.known.forms();
+        if let Some(known) = forms.iter().find(|known| known.is_of(format, level)) {
             return (known.place, Normal::Known(item));
         }
         let form = item.normal(format, level);
         let place = PiecePlace::new(format, level, &form.0);
         let is_message = level == Level::Message;
-        *known = Some(KnownForm {
+        if forms.len() == MAX_FORMS {
+            forms.remove(0);
+        }
+        forms.push(KnownForm {
             format,
             level,
             place,
@@ -226,8 +240,8 @@ pub(super) struct Appended<'a> {
     pub(super) prompt: Prompt,
     /// The fingerprint of a message.
     pub(super) fingerprint: Option<u64>,
-    /// The piece, if its node is a new one.
-    pub(super) made: Option<KnownItem<'a>>,
+    /// The piece and its level, if its node is a new one.
+    pub(super) made: Option<(KnownItem<'a>, Level)>,
 }
 
 impl<'a> Normal<'a> {
@@ -248,19 +262,17 @@ impl<'a> Normal<'a> {
             },
         };
         let longer = prompt.with(compared, &form.0, form.1, None);
-        let fingerprint = match item {
-            Some(item) => {
-                let fingerprint = item.known.form().as_ref().map(|known| known.fingerprint);
-                longer.last().into_iter().for_each(|node| item.note(node));
-                fingerprint.flatten()
-            }
+        let noted = item.zip(longer.last());
+        let noted = noted.and_then(|(item, node)| item.note(format, sent, node));
+        let fingerprint = match noted {
+            Some(fingerprint) => fingerprint,
             None if sent == Level::Message => message_fingerprint(&form.0),
             None => None,
         };
         Appended {
             prompt: longer,
             fingerprint,
-            made: item,
+            made: item.map(|item| (item, sent)),
         }
     }
 }
@@ -273,11 +285,10 @@ impl KnownPiece {
         format: Format,
         levels: Levels,
     ) -> Option<(Prompt, Option<u64>)> {
-        let known = self.form();
-        let known = known.as_ref()?;
-        if (known.format, known.level) != (format, levels.sent) {
-            return None;
-        }
+        let forms = self.forms();
+        let known = forms
+            .iter()
+            .find(|known| known.is_of(format, levels.sent))?;
         let parent = prompt.tip();
         let mut nodes = known.nodes.iter().rev();
         let (_, node) = nodes.find(|(before, _)| *before == parent)?;
@@ -288,12 +299,16 @@ impl KnownPiece {
 }
 
 impl KnownItem<'_> {
-    /// Notes a node of the piece, for later prompts that begin with the same pieces.
-    pub(super) fn note(&self, node: &Arc<Node>) {
-        let mut known = self.known.form();
-        let Some(known) = &mut *known else {
-            return;
-        };
+    /// Notes a node of the piece, for later prompts that begin with the same pieces; returns the fingerprint. `None` if
+    /// its form was forgotten.
+    pub(super) fn note(
+        &self,
+        format: Format,
+        sent: Level,
+        node: &Arc<Node>,
+    ) -> Option<Option<u64>> {
+        let mut forms = self.known.forms();
+        let known = forms.iter_mut().find(|known| known.is_of(format, sent))?;
         let parent = node.parent.as_ref().map(|parent| parent.id);
         let is_other = |before: &Option<NodeId>, node: &Weak<Node>| {
             *before != parent && node.strong_count() > 0
@@ -303,6 +318,7 @@ impl KnownItem<'_> {
             known.nodes.remove(0);
         }
         known.nodes.push((parent, Arc::downgrade(node)));
+        Some(known.fingerprint)
     }
 }
 

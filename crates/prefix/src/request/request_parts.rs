@@ -90,15 +90,15 @@ pub(crate) fn read_parts<'a>(parts: &[(&'a [u8], RequestPart<'a>)]) -> Result<Re
     let plan = Plan::from_marks(proper(&markers));
     let (mut prompt, mut fingerprints) = (Prompt::default(), Vec::new());
     let mut places = Vec::with_capacity(pieces.len());
-    let mut made: Option<KnownItem<'_>> = None;
+    let mut made: Option<(KnownItem<'_>, Level)> = None;
     for (compared, before, (sent, normal)) in arrange(pieces) {
         let appended = normal.append(&prompt, format, Levels { sent, compared });
         // The piece belongs to a prompt with an equal node before it: the new one is not kept, and that one is noted.
         let parent = appended.prompt.last().and_then(|node| node.parent.as_ref());
-        if let (Some(made), Some(parent), Some(node)) = (made, parent, prompt.last())
+        if let (Some((item, level)), Some(parent), Some(node)) = (made, parent, prompt.last())
             && !Arc::ptr_eq(parent, node)
         {
-            made.note(parent);
+            item.note(format, level, parent);
         }
         made = appended.made;
         prompt = appended.prompt;
