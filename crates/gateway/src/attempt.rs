@@ -646,10 +646,11 @@ impl<'a> Attempt<'a> {
             return of_sample(reason, ordinal);
         }
         let read = self.read;
-        let request = RunRequest::new(&read.text, &read.parsed, read.client.as_deref(), true);
         let is_searched = *reason == Reason::Absent && read.text.len() <= MAX_SEARCHED;
-        let varying = is_searched.then(|| request.varying_text()).flatten();
-        // The recorded request is not known here.
+        let client = read.client.as_ref().filter(|_| is_searched);
+        let varying = client.and_then(|client| {
+            RunRequest::new(&read.text, &read.parsed, Some(client), true).varying_text()
+        });
         match varying {
             None => reason.to_string(),
             Some(text) => format!(

@@ -182,6 +182,11 @@ impl Clients {
         names.find_map(|name| Some(headers.get(name.as_str())?.to_str().ok()?.to_owned()))
     }
 
+    #[cfg(test)]
+    pub(crate) fn names(&self) -> Vec<&str> {
+        self.0.iter().map(|client| client.name.as_str()).collect()
+    }
+
     fn named(&self, name: &str) -> Option<&Arc<Client>> {
         self.0.iter().find(|client| client.name == name)
     }

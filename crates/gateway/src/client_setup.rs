@@ -178,12 +178,6 @@ const LAUNCHERS: [&[&str]; 9] = [
     &["pipx", "run"],
 ];
 
-/// Programs that run the program in their arguments.
-const PREFIXES: [&str; 6] = ["env", "timeout", "nice", "nohup", "time", "setsid"];
-
-/// Options of these that have a value in the next word.
-const OPTIONS_OF_PREFIXES: [&str; 6] = ["-s", "--signal", "-u", "--unset", "-C", "--chdir"];
-
 /// Shells: the word behind their option `-c` is a script.
 const SHELLS: [&str; 5] = ["sh", "bash", "zsh", "dash", "ksh"];
 
@@ -208,26 +202,32 @@ impl ClientTable {
     }
 
     /// Returns the client that the user names: by its name, or by that of its program. The program may be any word of
-    /// the command, such as an argument of a wrapper.
+    /// the command, such as an argument of a script. `wrapped` is the number of words in front of what it runs in the
+    /// end, such as those of `timeout 20`.
     #[must_use]
-    pub fn named(&self, name: &str, command: &[&str]) -> Option<RecognizedClient<'_>> {
+    pub fn named(
+        &self,
+        name: &str,
+        command: &[&str],
+        wrapped: usize,
+    ) -> Option<RecognizedClient<'_>> {
         let by_name = self.clients.get_key_value(name);
         let (name, client) = by_name.or_else(|| {
             let mut clients = self.clients.iter();
             clients.find(|(_, client)| is_one_of(name, &client.commands))
         })?;
         let words = client
-            .started_by(command)
+            .started_by(command, wrapped)
             .or_else(|| client.named_in(command));
         Some(client.recognized(name, words))
     }
 
     /// Recognizes the client that a command runs, by the file name of its program or by the package that a launcher
-    /// runs, behind prefixes such as `timeout 20`.
+    /// runs, behind `wrapped` words.
     #[must_use]
-    pub fn recognize(&self, command: &[&str]) -> Option<RecognizedClient<'_>> {
+    pub fn recognize(&self, command: &[&str], wrapped: usize) -> Option<RecognizedClient<'_>> {
         self.clients.iter().find_map(|(name, client)| {
-            let words = client.started_by(command)?;
+            let words = client.started_by(command, wrapped)?;
             Some(client.recognized(name, Some(words)))
         })
     }
@@ -245,8 +245,7 @@ impl Client {
     }
 
     /// Returns the number of words up to the program, if the command starts it.
-    fn started_by(&self, command: &[&str]) -> Option<usize> {
-        let at = behind_prefixes(command);
+    fn started_by(&self, command: &[&str], at: usize) -> Option<usize> {
         let program = file_name(command.get(at)?);
         if is_one_of(program, &self.commands) {
             return Some(at + 1);
@@ -307,31 +306,6 @@ fn is_one_of(name: &str, names: &[String]) -> bool {
 
 fn file_name(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
-}
-
-/// Returns the place of the first word that is no prefix, and no variable, option or number of one.
-fn behind_prefixes(command: &[&str]) -> usize {
-    let is_number = |word: &str| {
-        let digits = word.strip_suffix(['s', 'm', 'h', 'd']).unwrap_or(word);
-        digits.starts_with(|first: char| first.is_ascii_digit()) && digits.parse::<f64>().is_ok()
-    };
-    let mut at = 0;
-    while command
-        .get(at)
-        .is_some_and(|word| PREFIXES.contains(&file_name(word)))
-    {
-        at += 1;
-        while let Some(word) = command.get(at) {
-            if OPTIONS_OF_PREFIXES.contains(word) {
-                at += 2;
-            } else if word.starts_with('-') || word.contains('=') || is_number(word) {
-                at += 1;
-            } else {
-                break;
-            }
-        }
-    }
-    at
 }
 
 /// Returns true if a word is the script of a shell: `sh -c SCRIPT`, `bash -lc SCRIPT`.
@@ -442,28 +416,32 @@ mod tests {
             ("npx -y", None),
             ("sh -c claude", None),
             ("claude-wrapper", None),
-            ("timeout 20 codex exec hi", Some(("codex", 3))),
-            ("timeout -s INT 1.5m codex exec hi", Some(("codex", 5))),
-            (
-                "env -u A B=1 nice -n 5 claude -p hi",
-                Some(("claude-code", 8)),
-            ),
-            ("env A=1 npx -y @openai/codex exec", Some(("codex", 5))),
-            ("timeout 20 sh -c codex", None),
-            ("timeout 20", None),
         ] {
             let words: Vec<&str> = command.split(' ').collect();
-            let found = table.recognize(&words);
+            let found = table.recognize(&words, 0);
             let found = found.map(|found| (found.name, found.words.unwrap_or(0)));
             assert_eq!(found, expected, "{command}");
         }
+        let found = table.recognize(&["timeout", "20", "npx", "llm"], 2);
+        assert_eq!(found.and_then(|found| found.words), Some(4));
+        assert!(table.recognize(&["timeout", "20"], 2).is_none());
+    }
+
+    /// What a request says and what a command needs are known of the same clients.
+    #[test]
+    fn clients_have_a_profile_and_a_setup() {
+        let mut setups: Vec<&str> = ClientTable::built_in().names().collect();
+        let mut profiles = crate::client_profile::Clients::built_in().names();
+        setups.sort_unstable();
+        profiles.sort_unstable();
+        assert_eq!(setups, profiles);
     }
 
     #[test]
     fn options_are_for_the_program_of_the_client_only() {
         let words = |agent: &str, command: &str| {
             let words: Vec<&str> = command.split(' ').collect();
-            let named = ClientTable::built_in().named(agent, &words).unwrap();
+            let named = ClientTable::built_in().named(agent, &words, 0).unwrap();
             assert_eq!(named.name, "codex");
             named.words
         };
@@ -487,9 +465,9 @@ mod tests {
             assert_eq!(words("codex", command), expected, "{command}");
         }
         let table = ClientTable::built_in();
-        let by_program = table.named("claude", &["./wrapper"]).unwrap();
+        let by_program = table.named("claude", &["./wrapper"], 0).unwrap();
         assert_eq!((by_program.name, by_program.words), ("claude-code", None));
-        assert!(table.named("whale", &["claude"]).is_none());
+        assert!(table.named("whale", &["claude"], 0).is_none());
     }
 
     #[test]

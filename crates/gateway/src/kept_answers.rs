@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_core::{Digest, DigestKey};
+use cachalot_core::DigestKey;
 use cachalot_store::{Record, Store, space};
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
@@ -114,7 +114,7 @@ impl KeptAnswers {
     }
 
     fn digest(&self, id: &str) -> String {
-        Digest::sha256(self.digest_key.digest(id.as_bytes()).to_string().as_bytes()).to_hex()
+        self.digest_key.digest(id.as_bytes()).to_hex()
     }
 }
 

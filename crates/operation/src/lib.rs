@@ -32,7 +32,7 @@ pub use parameter::{Parameter, ParameterKind, Parameters, object_schema};
 pub use permissions::{AccessRequest, PermissionDecision, Permissions};
 pub use protected_names::protected_name;
 pub use resource_access::{Command, CommandText, ResourceAccess};
-pub use shell::{UNKNOWN, WrittenPath, WrittenPaths, may_be, written_paths};
+pub use shell::{UNKNOWN, WrittenPath, WrittenPaths, may_be, wrapper_words, written_paths};
 pub use tool::{Tool, ToolContext, ToolOutput};
 pub use typed_tool::{TypedTool, WithOriginal};
 pub use user_prompt::{

@@ -432,38 +432,30 @@ impl Script {
         depth: usize,
     ) -> Understanding {
         let name = &words[0];
-        let (mut operands, mut position, mut ended) = (operands, taken, false);
-        let mut assigns = None;
-        loop {
-            let Some(word) = words.get(position) else {
-                if program.may_be_alone && assigns.is_none() {
-                    return Understanding::new(Effect::Prints, Some(program), position);
-                }
+        let mut assigned = Vec::new();
+        let wrapped = wrapped(program, operands, words, taken, &mut assigned);
+        let assigns = assigned
+            .last()
+            .map(|(variable, _)| format!("it sets `{variable}`"));
+        for (variable, value) in assigned {
+            self.assigned(variable, value, depth);
+        }
+        let position = match wrapped {
+            Ok(Some(position)) => position,
+            Ok(None) if program.may_be_alone && assigns.is_none() => {
+                return Understanding::new(Effect::Prints, Some(program), words.len());
+            }
+            Ok(None) => {
                 let why = format!("the command that `{name}` runs");
                 self.mark_unclear(&why);
                 return Understanding::none(Some(program), why);
-            };
-            if word == "--" {
-                ended = true;
-                position += 1;
-            } else if !ended && word.starts_with('-') {
-                let Some(count) = program.skip(word) else {
-                    let why = format!("the option `{word}` of `{name}` is not known");
-                    self.mark_unclear(&why);
-                    return Understanding::none(Some(program), why);
-                };
-                position += count;
-            } else if let Some((variable, value)) = assignment(word) {
-                assigns = Some(format!("it sets `{variable}`"));
-                self.assigned(variable, value, depth);
-                position += 1;
-            } else if operands > 0 {
-                operands -= 1;
-                position += 1;
-            } else {
-                break;
             }
-        }
+            Err(option) => {
+                let why = format!("the option `{option}` of `{name}` is not known");
+                self.mark_unclear(&why);
+                return Understanding::none(Some(program), why);
+            }
+        };
         let mut inner = words[position..].to_vec();
         if base_name(name) == "xargs" {
             if let Some(marker) = marker(&words[taken..position]) {
@@ -804,6 +796,61 @@ fn assignment(word: &str) -> Option<(&str, &str)> {
     let is_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
     let is_variable = !name.starts_with(|character: char| character.is_ascii_digit());
     (!name.is_empty() && is_variable && name.chars().all(is_name)).then_some((name, value))
+}
+
+/// Returns the place of the program that a wrapper runs; `None` if it runs none. Adds the variables that it sets.
+///
+/// # Errors
+/// An option that is not known.
+fn wrapped<'a>(
+    program: &Program,
+    mut operands: usize,
+    words: &'a [String],
+    taken: usize,
+    assigned: &mut Vec<(&'a str, &'a str)>,
+) -> Result<Option<usize>, &'a str> {
+    let (mut position, mut has_ended) = (taken, false);
+    while let Some(word) = words.get(position) {
+        if word == "--" {
+            has_ended = true;
+            position += 1;
+        } else if !has_ended && word.starts_with('-') {
+            position += program.skip(word).ok_or(word.as_str())?;
+        } else if let Some(variable) = assignment(word) {
+            assigned.push(variable);
+            position += 1;
+        } else if operands > 0 {
+            operands -= 1;
+            position += 1;
+        } else {
+            return Ok(Some(position));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns the number of words in front of the program that a command runs in the end: those of wrappers, such as
+/// `timeout 20` and `env A=1`. A wrapper is such a program itself if it has an option that is not known, or if it runs a
+/// program of another machine or of a package, such as `ssh` and `npx`.
+#[must_use]
+pub fn wrapper_words(words: &[String]) -> usize {
+    let mut at = 0;
+    while let Some(command) = words.get(at..).filter(|command| !command.is_empty()) {
+        let Ok((program, taken)) = programs::find(command) else {
+            break;
+        };
+        let Kind::Wrapper(operands) = program.kind else {
+            break;
+        };
+        if program.elsewhere {
+            break;
+        }
+        match wrapped(program, operands, command, taken, &mut Vec::new()) {
+            Ok(Some(position)) => at += position,
+            Ok(None) | Err(_) => break,
+        }
+    }
+    at
 }
 
 /// The script of a shell.

@@ -20,7 +20,6 @@ use cachalot_core::{Problem, Secret};
 use cachalot_gateway::{
     ClientTable, CommandRun, Gateway, GatewayOptions, Limits, Settings, StoreMetrics, Upstream,
 };
-
 use parking_lot::Mutex;
 
 use self::bill::{Bill, Requests};

@@ -76,6 +76,7 @@ pub(super) struct Program {
     pub(super) runs_file: bool,
     pub(super) places: bool,
     pub(super) expands: bool,
+    pub(super) elsewhere: bool,
 }
 
 /// Parses the rows of the table. Lines that are not understood are left out; a test fails on them.
@@ -175,6 +176,7 @@ impl Program {
             runs_file: false,
             places: false,
             expands: false,
+            elsewhere: false,
         })
     }
 
@@ -193,6 +195,7 @@ impl Program {
             "runs-file" => self.runs_file = true,
             "places" => self.places = true,
             "expands" => self.expands = true,
+            "elsewhere" => self.elsewhere = true,
             _ => return false,
         }
         true

@@ -10,6 +10,7 @@ use cachalot_gateway::{
     ClientSettings, ClientSetup, ClientTable, GatewayUrls, RecognizedClient, ReplacedBaseUrl,
     Upstream,
 };
+use cachalot_operation::wrapper_words;
 use serde_json::{Map, Value};
 use tempfile::TempDir;
 
@@ -45,14 +46,16 @@ pub(super) fn client(
     words: &[OsString],
 ) -> Result<Option<RecognizedClient<'static>>> {
     let table = ClientTable::built_in();
-    let words: Vec<&str> = words
+    let words: Vec<String> = words
         .iter()
-        .map(|word| word.to_str().unwrap_or(""))
+        .map(|word| word.to_str().unwrap_or("").to_owned())
         .collect();
+    let wrapped = wrapper_words(&words);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let Some(agent) = agent else {
-        return Ok(table.recognize(&words));
+        return Ok(table.recognize(&words, wrapped));
     };
-    if let Some(named) = table.named(agent, &words) {
+    if let Some(named) = table.named(agent, &words, wrapped) {
         return Ok(Some(named));
     }
     let names: Vec<&str> = table.names().collect();

@@ -62,6 +62,10 @@ fn recognized(command: &str) -> Option<RecognizedClient<'static>> {
     client(None, &words(command)).ok().unwrap()
 }
 
+fn recognized_name(command: &str) -> Option<&'static str> {
+    recognized(command).map(|client| client.name)
+}
+
 fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
@@ -74,6 +78,35 @@ fn options_of_a_client_are_inserted_behind_its_program() {
     let expected = ["npx", "-y", "@openai/codex", "-c", &option, "exec", "hello"];
     assert_eq!(setup.words, expected);
     assert_eq!(place.prepare("sh -c codex", false).words.len(), 3);
+}
+
+#[test]
+fn a_client_is_recognized_behind_wrappers() {
+    let recognized = [
+        "codex",
+        "/opt/bin/codex exec hello",
+        "timeout 20 codex",
+        "env A=1 B=2 timeout -k 5 20 nice -n 5 codex",
+        "time nohup codex",
+        "sudo -E codex",
+        "npx @openai/codex@latest",
+        "timeout 20 npx -y @openai/codex@0.50.0 exec",
+        "npx -p @openai/codex codex",
+    ];
+    for command in recognized {
+        let client = recognized_name(command);
+        assert_eq!(client, Some("codex"), "{command}");
+    }
+    // Another machine does not reach this gateway, and an option that is not known may have a value.
+    for command in [
+        "ssh host codex",
+        "timeout --new codex",
+        "echo codex",
+        "timeout 20",
+        "env",
+    ] {
+        assert_eq!(recognized_name(command), None, "{command}");
+    }
 }
 
 #[test]
