@@ -56,7 +56,9 @@ impl BodyRoom {
         }
         let deadline = tokio::time::Instant::now() + self.limits.body_timeout;
         let expected = announced.unwrap_or_default().min(MAX_EXPECTED);
-        // Takes addresses only: memory is taken for what arrives.
+        // Takes addresses only: memory is taken for what arrives. Bodies of a conversation grow, and buffers of one size
+        // take the place of each other.
+        let expected = expected.next_power_of_two();
         let (mut incoming, mut received) = (incoming, BytesMut::with_capacity(expected));
         // Room is taken for what has arrived, so that clients that send nothing hold nothing.
         let mut room = self.take(1)?;

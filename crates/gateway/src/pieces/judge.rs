@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cachalot_core::Canonical;
 use cachalot_core::canonical::SharedValue;
-use cachalot_core::json::{is_usual_string, member_strings, values};
+use cachalot_core::json::member_strings;
 use cachalot_prefix::request::KnownPiece;
 use memchr::memmem;
 use serde_json::{Map, Value};
@@ -193,7 +193,9 @@ fn encode(split: &Split) -> Option<Vec<Encoded>> {
         SplitValue::List(pieces) => {
             let new = pieces.iter().filter_map(|piece| match piece {
                 SplitPiece::Known(_) => None,
-                SplitPiece::New(range) => Some(value(&split.text[range.clone()], MAX_NESTING)),
+                SplitPiece::New { range, .. } => {
+                    Some(value(&split.text[range.clone()], MAX_NESTING))
+                }
             });
             new.collect::<Option<_>>().map(Encoded::List)
         }
@@ -234,7 +236,7 @@ fn outline(split: &Split, with_price: bool) -> Option<(Vec<u8>, Vec<OutlineList>
             let bytes = match piece {
                 SplitPiece::Known(piece) if piece.is_unremarkable(with_price) => continue,
                 SplitPiece::Known(piece) => &piece.bytes[..],
-                SplitPiece::New(range) => &split.text[range.clone()],
+                SplitPiece::New { range, .. } => &split.text[range.clone()],
             };
             if !places.is_empty() {
                 text.push(b',');
@@ -273,7 +275,7 @@ fn push_shortened(piece: &[u8], text: &mut Vec<u8>) {
     member_strings(piece, |name, range| {
         let string = &piece[range.start + 1..range.end - 1];
         let is_long = string.len() >= LONG && TEXTS.contains(&name);
-        if !is_long || !is_usual_string(string) || memmem::find(string, b"://").is_some() {
+        if !is_long || hides_signs(string) || memmem::find(string, b"://").is_some() {
             return;
         }
         let end = string
@@ -295,6 +297,12 @@ fn push_shortened(piece: &[u8], text: &mut Vec<u8>) {
         at = range.end - 1;
     });
     text.extend_from_slice(&piece[at..]);
+}
+
+/// Returns true if a text may have signs as escapes (`\/`, `\u003a`).
+fn hides_signs(string: &[u8]) -> bool {
+    let mut escapes = memchr::memchr_iter(b'\\', string);
+    escapes.any(|at| matches!(string.get(at + 1), Some(b'/' | b'u')))
 }
 
 /// Makes the pieces of a list.
@@ -324,19 +332,19 @@ impl NewPieces<'_> {
                 (SplitPiece::Known(piece), None) => Arc::clone(piece),
                 // Nobody has asked for its price before, or something was found.
                 (SplitPiece::Known(piece), Some((item, _))) => self.asked(piece, item, outline)?,
-                (SplitPiece::New(range), Some((item, (_, order)))) => {
+                (SplitPiece::New { range, values }, Some((item, (_, order)))) => {
                     let bytes = Bytes::copy_from_slice(&self.split.text[range.clone()]);
                     Arc::new(Piece {
                         fingerprint: fingerprint(&bytes),
                         canonical: Arc::new(SharedValue::new(encoded.next()?)?),
                         order,
-                        values: values(&bytes),
+                        values: *values,
                         facts: self.facts(item, outline)?,
                         known: KnownPiece::default(),
                         bytes,
                     })
                 }
-                (SplitPiece::New(_), None) => return None,
+                (SplitPiece::New { .. }, None) => return None,
             };
             pieces.push(made);
         }

@@ -36,7 +36,11 @@ pub(super) enum SplitValue {
 
 pub(super) enum SplitPiece {
     Known(Arc<Piece>),
-    New(Range<usize>),
+    New {
+        range: Range<usize>,
+        /// Number of JSON values.
+        values: usize,
+    },
 }
 
 impl Split {
@@ -87,7 +91,7 @@ impl Split {
                                 known_bytes += piece.bytes.len();
                                 count += piece.values - 1;
                             }
-                            SplitPiece::New(range) => count += within(range),
+                            SplitPiece::New { values, .. } => count += values - 1,
                         }
                     }
                 }
@@ -151,7 +155,10 @@ fn pieces(
                     next = place + 1;
                 }
                 None => {
-                    found.push(SplitPiece::New(from..scanner.at()));
+                    found.push(SplitPiece::New {
+                        range: from..scanner.at(),
+                        values: values(bytes),
+                    });
                     // A piece that was changed, in most cases.
                     next += 1;
                 }
