@@ -166,9 +166,7 @@ impl std::fmt::Display for TextPattern {
 pub(crate) enum PatternError {
     #[error("a `{{` is not closed")]
     Open,
-    #[error(
-        "`{{{0}}}` is no placeholder; there are {{date}}, {{hex}}, {{long_date}}, {{number}}, {{path}}, {{short_date}}, {{time}}, {{us_date}} and {{uuid}}"
-    )]
+    #[error("`{{{0}}}` is no placeholder; there are {names}", names = placeholders())]
     Unknown(String),
     #[error("a pattern is one line")]
     Lines,
@@ -176,6 +174,11 @@ pub(crate) enum PatternError {
     Bare,
     #[error("a pattern needs a placeholder such as {{date}}")]
     Constant,
+}
+
+/// Returns the names of all placeholders, for a message.
+fn placeholders() -> String {
+    VARYING.map(|(name, _)| format!("{{{name}}}")).join(", ")
 }
 
 impl Varying {

@@ -38,8 +38,6 @@ pub(super) fn show(input: &Canonical, secret_set: &SecretSet, maximum: usize) ->
     let mut display = Display {
         source: parts,
         secret_set,
-        // The forms of shared values are kept as they are without known secrets.
-        has_secrets: !secret_set.is_empty(),
         out: String::new(),
         maximum,
     };
@@ -124,7 +122,6 @@ impl<'a> Source<'a> {
 struct Display<'a> {
     source: Source<'a>,
     secret_set: &'a SecretSet,
-    has_secrets: bool,
     out: String,
     maximum: usize,
 }
@@ -203,17 +200,17 @@ impl Display<'_> {
                     parts: &[],
                 },
                 secret_set: self.secret_set,
-                has_secrets: self.has_secrets,
                 out: String::new(),
                 maximum,
             };
             display.value().map(|()| display.out)
         };
-        let kept = if self.has_secrets {
-            &None
-        } else {
+        // A form without known secrets is the same for every display.
+        let kept = if self.secret_set.is_empty() {
             let make = || Some(make(MAX_KEPT_BYTES).ok()?.into_boxed_str());
             value.shown.get_or_init(make)
+        } else {
+            &None
         };
         match kept {
             Some(kept) => self.out.push_str(kept),
