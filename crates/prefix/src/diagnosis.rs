@@ -6,6 +6,7 @@
 //! distributed by bytes; without a report, four bytes count as one token.
 
 mod causes;
+mod cold;
 mod detect;
 mod lint;
 mod messages;
@@ -32,6 +33,7 @@ use cachalot_prompt::{Level, Prompt};
 
 pub use crate::request_view::RequestView;
 pub use causes::LikelyCause;
+pub use cold::{ColdPrefix, cold_prefix};
 pub use lint::{LintFinding, SuspectText, lint, lint_text};
 pub(crate) use messages::user_text;
 pub use rules::Rules;

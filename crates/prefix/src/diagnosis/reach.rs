@@ -1,5 +1,7 @@
 //! Computation of the prefix that a provider can read: in bytes by its rules, in tokens by its reports.
 
+use std::time::Duration;
+
 use cachalot_core::Cost;
 use cachalot_model::wire::MarkerTime;
 use cachalot_model::{Terms, Usage, price};
@@ -301,7 +303,7 @@ impl ReadEstimator<'_> {
         if self.respelled().is_some() {
             return (Reason::MessagesChanged, Some(LikelyCause::StringOrParts));
         }
-        let at_once = |elapsed: std::time::Duration| elapsed.as_secs() < MAX_CONCURRENT_SECONDS;
+        let at_once = |elapsed: Duration| elapsed.as_secs() < MAX_CONCURRENT_SECONDS;
         if self.observed.elapsed.is_some_and(at_once) {
             return (Reason::EvictedOrUnknown, Some(LikelyCause::FanOut));
         }
@@ -376,13 +378,22 @@ impl ReadEstimator<'_> {
     }
 
     fn is_over(&self, mark: &Mark) -> bool {
-        let keeps = match mark.time {
-            MarkerTime::TwelveHours => 43_200,
-            MarkerTime::OneHour => 3_600,
-            MarkerTime::FiveMinutes => 300,
-        };
         let elapsed = self.observed.elapsed;
-        elapsed.is_some_and(|elapsed| elapsed.as_secs() > keeps)
+        elapsed.is_some_and(|elapsed| elapsed > lifetime(mark))
+    }
+
+    /// Returns the lifetime of the previous request's prefix, and the tokens of it that live longer, if `idle` exceeds that
+    /// lifetime.
+    pub(super) fn expired(&self, idle: Duration) -> Option<(Duration, u64)> {
+        let last = self.previous.plan.marks().last();
+        let of_prefix = match self.rules.lookback {
+            Some(_) => Some(lifetime(last?)),
+            None if self.rules.is_lifetime_assumed => None,
+            None => self.rules.lifetime,
+        }?;
+        let of_marks = last.map_or(of_prefix, lifetime);
+        let lifetime = of_prefix.max(of_marks);
+        (idle > lifetime).then(|| (lifetime, self.kept()))
     }
 
     /// Tokens before the last marker of the previous request whose lifetime is not over.
@@ -410,6 +421,15 @@ impl ReadEstimator<'_> {
             Reason::Expired => self.expected().saturating_sub(self.kept()),
             _ => self.expected(),
         }
+    }
+}
+
+/// Returns the lifetime of what a marker ends.
+fn lifetime(mark: &Mark) -> Duration {
+    match mark.time {
+        MarkerTime::TwelveHours => Duration::from_hours(12),
+        MarkerTime::OneHour => Duration::from_hours(1),
+        MarkerTime::FiveMinutes => Duration::from_mins(5),
     }
 }
 

@@ -32,6 +32,8 @@ pub struct Rules {
     /// The lifetime of a prefix that is not read, where requests set no markers with a lifetime of their own;
     /// `None` if the provider does not publish it.
     pub lifetime: Option<Duration>,
+    /// True if `lifetime` is not published by the provider, but assumed.
+    pub is_lifetime_assumed: bool,
     /// True if nothing is cached without an explicit breakpoint (`prompt_cache_options.mode`).
     pub explicit_only: bool,
     /// True if the provider drops the thinking of earlier turns when the user writes.
@@ -59,6 +61,7 @@ impl Rules {
             price: listed.and_then(|listed| listed.price.clone()),
             granularity: if at_markers { 0 } else { 128 },
             lifetime: (!at_markers).then_some(MAX_ASSUMED_LIFETIME),
+            is_lifetime_assumed: !at_markers,
             ..Self::default()
         }
     }
@@ -74,6 +77,7 @@ impl Rules {
                 accounting::Caching::Exact => 0,
             };
             self.lifetime = lifetime_by_name(&model.lifetime);
+            self.is_lifetime_assumed = false;
         }
         let is_own = for_format(format).request_rules().provider == "anthropic";
         if at_markers && is_own && name.contains("claude") {
@@ -94,6 +98,7 @@ impl Rules {
             && self.lookback.is_none()
         {
             self.lifetime = lifetime_by_name(name);
+            self.is_lifetime_assumed = false;
         }
         self.explicit_only = options.get("mode").and_then(Value::as_str) == Some("explicit");
         self

@@ -14,7 +14,9 @@ use super::relation::Relation;
 use super::thread::{Thread, common};
 use super::threads::{OpenLimits, Threads};
 use super::turns::Turns;
-use crate::diagnosis::{Diagnosis, Observations, RequestView, Rules, diagnose};
+use crate::diagnosis::{
+    ColdPrefix, Diagnosis, Observations, RequestView, Rules, cold_prefix, diagnose,
+};
 use crate::hash::hash;
 
 /// Maximum number of models that are known to report cache reads. When it is exceeded, all are forgotten.
@@ -115,6 +117,35 @@ impl Conversations {
         found.filter(|_| matched.is_continuation)
     }
 
+    /// Returns the conversation that `next` continues, and its prefix, if that has expired.
+    pub(super) fn cold(&self, next: &LoggedRequest) -> Option<(u64, ColdPrefix)> {
+        let turns = Turns::from_prompt(&next.request.compared.prompt);
+        let matched = self.open.find(next, &turns)?;
+        let thread = self.open.get(matched.id)?;
+        let same = common(&thread.prompt, &next.request.compared.prompt);
+        let cold = self.compare(thread, next, same, cold_prefix)?;
+        if !matched.is_continuation {
+            let relation = Relation {
+                thread,
+                next,
+                turns: &turns,
+                same,
+            };
+            let diagnosis = self.diagnosis(thread, next, same);
+            if !relation.is_break(&diagnosis, matched.is_related) {
+                return None;
+            }
+        }
+        // A fork of the conversation has read, and thereby kept, what both have in common.
+        let is_kept = self.open.similar(next, &turns).any(|other| {
+            let idle = other.at.zip(next.at).map(|(before, now)| now - before);
+            let is_alive = idle
+                .is_some_and(|idle| u128::from(idle.unsigned_abs()) <= cold.lifetime.as_millis());
+            is_alive && common(&other.prompt, &next.request.compared.prompt) * 2 > same
+        });
+        (!is_kept).then_some((matched.id, cold))
+    }
+
     /// Closes all conversations.
     pub(super) fn close(&mut self) -> Vec<Thread> {
         self.open.close()
@@ -132,6 +163,19 @@ impl Conversations {
     }
 
     fn diagnosis(&self, thread: &Thread, logged: &LoggedRequest, same: usize) -> Diagnosis {
+        self.compare(thread, logged, same, |previous, next, observed, rules| {
+            diagnose(previous, next, observed, rules, &self.secret_set)
+        })
+    }
+
+    /// Compares the last request of a conversation with the next one, of which the first `same` pieces are the same.
+    fn compare<T>(
+        &self,
+        thread: &Thread,
+        logged: &LoggedRequest,
+        same: usize,
+        compare: impl FnOnce(&RequestView<'_>, &RequestView<'_>, &Observations<'_>, &Rules) -> T,
+    ) -> T {
         let request = &logged.request;
         let rules = Rules::of_request(request, &self.catalog);
         let elapsed = thread.at.zip(logged.at).map(|(before, now)| now - before);
@@ -155,13 +199,7 @@ impl Conversations {
             plan: &thread.plan,
             tail: &thread.tail,
         };
-        diagnose(
-            &previous,
-            &request.sending(),
-            &observed,
-            &rules,
-            &self.secret_set,
-        )
+        compare(&previous, &request.sending(), &observed, &rules)
     }
 
     fn begin(&mut self, logged: LoggedRequest, turns: Turns) -> Placement {

@@ -8,7 +8,7 @@ use cachalot_model::{Catalog, Usage};
 use super::conversations::Conversations;
 use super::threads::OpenLimits;
 use super::{LoggedRequest, Reason, envelope};
-use crate::diagnosis::{Diagnosis, ProviderVerdict};
+use crate::diagnosis::{ColdPrefix, Diagnosis, ProviderVerdict};
 use crate::request::{Error, NormalForms, RequestPart};
 
 /// Maximum length of the name of a session in bytes; a longer one is replaced by its digest.
@@ -128,6 +128,19 @@ impl LiveAnalyzer {
     pub fn last_break(&mut self, request: LiveRequest<'_>) -> Result<Option<&Diagnosis>, Error> {
         let read = self.read(request)?;
         Ok(self.conversations.last_break(&read))
+    }
+
+    /// Returns the conversation that a request continues, by a number that is valid until the next answer in it, and its
+    /// prefix, if the provider's copy of that has expired before the request is sent.
+    ///
+    /// # Errors
+    /// The body is no request in a known format.
+    pub fn cold_prefix(
+        &mut self,
+        request: LiveRequest<'_>,
+    ) -> Result<Option<(u64, ColdPrefix)>, Error> {
+        let read = self.read(request)?;
+        Ok(self.conversations.cold(&read))
     }
 
     fn read(&mut self, request: LiveRequest<'_>) -> Result<LoggedRequest, Error> {

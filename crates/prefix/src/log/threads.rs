@@ -283,6 +283,18 @@ impl Threads {
         })
     }
 
+    /// Returns the conversations of the same model that may share a beginning with a request.
+    pub(super) fn similar(
+        &self,
+        logged: &LoggedRequest,
+        turns: &Turns,
+    ) -> impl Iterator<Item = &Thread> {
+        let lane = lane(&logged.request);
+        let candidates = self.candidates(logged, turns, lane).into_iter();
+        let candidates = candidates.filter_map(|id| self.of_tenant(id, logged));
+        candidates.filter(move |thread| thread.lane == lane)
+    }
+
     /// Returns conversations that share a message with a request, those whose end it may have changed, and
     /// others of its session.
     fn candidates(&self, logged: &LoggedRequest, turns: &Turns, lane: u64) -> Vec<u64> {

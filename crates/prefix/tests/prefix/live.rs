@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cachalot_core::SecretSet;
 use cachalot_model::{Catalog, Usage};
-use cachalot_prefix::diagnosis::{Diagnosis, LikelyCause, Reason};
+use cachalot_prefix::diagnosis::{ColdPrefix, Diagnosis, LikelyCause, Reason};
 use cachalot_prefix::log::{
     LiveAnalyzer, LiveAnswer, LiveBody, LivePlacement, LiveRequest, OpenLimits,
 };
@@ -170,4 +170,120 @@ fn other_texts_are_refused_and_long_names_are_shortened() {
     };
     let placed = analyzer.take(named, LiveAnswer::default()).unwrap();
     assert_eq!(placed.conversation.len(), 16);
+}
+
+/// A request of Messages with a marker at its end, with this lifetime.
+fn marked_turn(number: usize, ttl: &str) -> Value {
+    let mut messages = Vec::new();
+    for earlier in 1..number {
+        messages.push(json!({"role": "user", "content": format!("question {earlier}")}));
+        messages.push(json!({"role": "assistant", "content": format!("answer {earlier}")}));
+    }
+    messages.push(json!({"role": "user", "content": [{
+        "type": "text", "text": format!("question {number}"),
+        "cache_control": {"type": "ephemeral", "ttl": ttl},
+    }]}));
+    let instruction = "Answer briefly. ".repeat(2_000);
+    json!({"model": "claude-sonnet-4-5", "max_tokens": 10, "system": instruction, "messages": messages})
+}
+
+/// Takes the first turn of a conversation, of 8,000 tokens, and returns its prefix before the second turn, which is sent
+/// after `pause` seconds.
+fn cold_after(turn: impl Fn(usize) -> Value, pause: i64) -> Option<ColdPrefix> {
+    let mut analyzer = analyzer(OpenLimits::default());
+    let usage = Usage {
+        cache_write_5m: 8_000,
+        ..Usage::default()
+    };
+    ask_at(&mut analyzer, &turn(1), 0, usage);
+    cold(&mut analyzer, &turn(2), pause)
+}
+
+fn ask_at(analyzer: &mut LiveAnalyzer, body: &Value, seconds: i64, usage: Usage) {
+    let answer = LiveAnswer {
+        usage: Some(usage),
+        ..LiveAnswer::default()
+    };
+    let body = body.to_string();
+    analyzer.take(live_at(&body, seconds), answer).unwrap();
+}
+
+fn cold(analyzer: &mut LiveAnalyzer, body: &Value, seconds: i64) -> Option<ColdPrefix> {
+    let body = body.to_string();
+    let found = analyzer.cold_prefix(live_at(&body, seconds)).unwrap();
+    found.map(|(_, cold)| cold)
+}
+
+fn live_at(body: &str, seconds: i64) -> LiveRequest<'_> {
+    LiveRequest {
+        tenant: "a",
+        session: None,
+        body: LiveBody::Text(body.as_bytes()),
+        at: 1_800_000_000_000 + seconds * 1_000,
+    }
+}
+
+#[test]
+fn prefix_is_cold_after_its_lifetime() {
+    let short = |pause| cold_after(|number| marked_turn(number, "5m"), pause);
+    assert_eq!(short(300), None);
+    let cold = short(301).unwrap();
+    assert_eq!(
+        (cold.idle.as_secs(), cold.lifetime.as_secs(), cold.tokens),
+        (301, 300, 8_000)
+    );
+    // $3.75 to write a million tokens, $0.30 to read them.
+    assert_eq!(cold.cost.unwrap().dollars(), 8_000.0 * 3.45 / 1e6);
+    let long = |pause| cold_after(|number| marked_turn(number, "1h"), pause);
+    assert_eq!(long(3_600), None);
+    // Written for an hour again: $6.
+    let cold = long(3_601).unwrap();
+    assert_eq!(cold.cost.unwrap().dollars(), 8_000.0 * 5.70 / 1e6);
+    let unmarked = |number| {
+        let mut turn = marked_turn(number, "5m");
+        let last = turn["messages"].as_array_mut().unwrap().last_mut().unwrap();
+        last["content"] = json!(format!("question {number}"));
+        turn
+    };
+    assert_eq!(cold_after(unmarked, 100_000), None);
+}
+
+#[test]
+fn prefix_without_a_published_lifetime_is_never_cold() {
+    let named = |model: &'static str| {
+        move |number| {
+            let mut body = turn("10:41", "x", number);
+            body["model"] = json!(model);
+            body
+        }
+    };
+    assert!(cold_after(named("gpt-4.1"), 301).is_some());
+    assert!(cold_after(named("gpt-5.5"), 3_600).is_none());
+    assert!(cold_after(named("mistral-large-4"), 1_000_000).is_none());
+}
+
+#[test]
+fn prefix_that_another_request_has_read_is_not_cold() {
+    let mut analyzer = analyzer(OpenLimits::default());
+    let usage = |cache_read| Usage {
+        cache_read,
+        ..Usage::default()
+    };
+    for number in 1..=4 {
+        ask_at(&mut analyzer, &marked_turn(number, "5m"), 0, usage(8_000));
+    }
+    // The last question is asked in other words, which begins another conversation with the same beginning.
+    let mut fork = marked_turn(4, "5m");
+    fork["messages"][6]["content"][0]["text"] = json!("another one");
+    ask_at(&mut analyzer, &fork, 290, usage(8_000));
+    let next = marked_turn(5, "5m");
+    assert_eq!(cold(&mut analyzer, &next, 400), None);
+    assert_eq!(cold(&mut analyzer, &next, 700).unwrap().idle.as_secs(), 700);
+    // Of other tenants, nothing is known.
+    let body = next.to_string();
+    let other = LiveRequest {
+        tenant: "b",
+        ..live_at(&body, 700)
+    };
+    assert!(analyzer.cold_prefix(other).unwrap().is_none());
 }
