@@ -20,12 +20,13 @@
 use std::sync::LazyLock;
 
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use url::Url;
 
 use crate::error::Error;
 use crate::members::Members;
 use crate::parameters::{ApiOwner, OF_OPEN_MODELS, RefusedParameters};
+use crate::renewal::RenewalChanges;
 use crate::{
     Conversion, Format, Layout, MarkerRules, MarkerStyle, MarkerTime, Message, Parameters,
     Rendered, Reply, RequestRules, StreamReader, Terms, ToolDefinition, Usage, Wire, address,
@@ -40,6 +41,7 @@ mod content;
 mod conversion;
 pub(crate) mod message;
 mod reasoning;
+mod renewal;
 mod stream;
 mod tail;
 
@@ -175,5 +177,13 @@ impl Wire for Chat {
 
     fn conversion(&self) -> Option<&'static Conversion> {
         Some(&conversion::FORMS)
+    }
+
+    fn renewal(
+        &self,
+        _model: &str,
+        request: &Map<String, Value>,
+    ) -> Result<RenewalChanges, &'static str> {
+        renewal::changes(request)
     }
 }

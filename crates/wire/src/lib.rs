@@ -27,6 +27,7 @@ pub mod normal;
 pub mod openai;
 mod parameters;
 mod registry;
+mod renewal;
 mod reply;
 mod request;
 pub mod request_rules;
@@ -64,6 +65,7 @@ pub use registry::{
     CHAT, CONVERSE, FormatWire, GEMINI, INTERACTIONS, MESSAGES, RESPONSES, endpoints, for_format,
     usage,
 };
+pub use renewal::{RENEWAL_OUTPUT, RenewalChanges, renewal};
 pub use reply::{Delta, Reply, StopReason};
 pub use request::Request;
 pub use request_rules::RequestRules;

@@ -8,12 +8,13 @@
 use std::sync::LazyLock;
 
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use url::Url;
 
 use crate::error::Error;
 use crate::members::Members;
 use crate::parameters::{ApiOwner, LEAVE_OUT, OF_CHAT, RefusedParameters};
+use crate::renewal::RenewalChanges;
 use crate::{
     AcceptedToolChanges, Conversion, Format, Layout, MarkerTime, Member, Message, ModelUsage,
     Parameters, Rendered, Reply, RequestRules, SettingChanges, StreamReader, Terms, ToolDefinition,
@@ -26,6 +27,7 @@ mod compared;
 mod conversion;
 mod failure;
 pub(crate) mod json;
+mod renewal;
 mod request;
 mod rules;
 mod stream;
@@ -219,6 +221,14 @@ impl Wire for Messages {
 
     fn conversion(&self) -> Option<&'static Conversion> {
         Some(&conversion::FORMS)
+    }
+
+    fn renewal(
+        &self,
+        _model: &str,
+        request: &Map<String, Value>,
+    ) -> Result<RenewalChanges, &'static str> {
+        renewal::changes(request)
     }
 
     /// Clients recognize an exhausted limit by its name.

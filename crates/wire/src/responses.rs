@@ -15,12 +15,13 @@
 use std::sync::LazyLock;
 
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use url::Url;
 
 use crate::error::Error;
 use crate::members::Members;
 use crate::parameters::{ApiOwner, RefusedParameters};
+use crate::renewal::RenewalChanges;
 use crate::{
     AcceptedToolChanges, Conversion, Format, Layout, MarkerRules, MarkerStyle, MarkerTime, Message,
     Parameters, Rendered, Reply, RequestRules, SettingChanges, StreamReader, Terms, ToolDefinition,
@@ -33,6 +34,7 @@ mod compared;
 mod conversion;
 pub(crate) mod message;
 mod partial_items;
+mod renewal;
 mod stream;
 mod tail;
 
@@ -188,5 +190,13 @@ impl Wire for Responses {
 
     fn conversion(&self) -> Option<&'static Conversion> {
         Some(&conversion::FORMS)
+    }
+
+    fn renewal(
+        &self,
+        model: &str,
+        request: &Map<String, Value>,
+    ) -> Result<RenewalChanges, &'static str> {
+        renewal::changes(model, request)
     }
 }

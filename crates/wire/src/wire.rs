@@ -12,12 +12,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use url::Url;
 
 use crate::error::Error;
 use crate::members::Members;
 use crate::parameters::{ApiOwner, RefusedParameters};
+use crate::renewal::RenewalChanges;
 use crate::{
     AcceptedToolChanges, Conversion, Delta, Extra, Format, Message, ModelUsage, Parameters, Reply,
     RequestRules, SettingChanges, Terms, ToolDefinition, Usage, conversion, sse,
@@ -296,6 +297,19 @@ pub trait Wire: Send + Sync {
     /// converted without loss. `includes_usage` is set if the request asks for the usage of its stream.
     fn stream_of_whole(&self, whole: &[u8], includes_usage: bool) -> Option<Bytes> {
         conversion::to_events(self.conversion()?, whole, includes_usage)
+    }
+
+    /// Returns the changes by which a request to a model with these members renews the prefix that it has in the
+    /// provider's cache, at the least cost. Long members are not in `request`.
+    ///
+    /// # Errors
+    /// The reason why no such changes are known.
+    fn renewal(
+        &self,
+        _model: &str,
+        _request: &Map<String, Value>,
+    ) -> Result<RenewalChanges, &'static str> {
+        Err("no request of this format is known that only renews a prefix")
     }
 
     /// Returns the body of an error of a gateway, in the form of the provider's own errors.
