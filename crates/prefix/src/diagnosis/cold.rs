@@ -1,8 +1,11 @@
-//! Requests that would be sent after the provider's copy of their prefix has expired.
+//! Copies of prefixes in a provider's cache: their lifetimes, the cost of renewing them, and requests that would be sent
+//! after they have expired.
 
 use std::time::Duration;
 
-use cachalot_core::Cost;
+use cachalot_core::{Cost, Millis};
+use cachalot_model::Usage;
+use cachalot_model::wire::RENEWAL_OUTPUT;
 
 use super::reach::ReadEstimator;
 use super::{Observations, RequestView, Rules};
@@ -45,5 +48,57 @@ pub fn cold_prefix(
         lifetime,
         tokens,
         cost: estimator.cost_of(tokens),
+    })
+}
+
+/// The copy of a request's prefix in the provider's cache, after the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CachedPrefix {
+    /// Its tokens.
+    pub tokens: u64,
+    /// Its published lifetime, from its last use.
+    pub lifetime: Duration,
+    /// The cost of a request that renews it, at most.
+    pub renewal_cost: Cost,
+    /// The cost of writing it again, beyond that of reading it.
+    pub rewriting_cost: Cost,
+}
+
+/// Returns the prefix that a provider has in its cache after it has answered `request`; `None` if the answer reports no
+/// use of the cache, or if the lifetime or the price is not known.
+#[must_use]
+pub fn cached_prefix(
+    request: &RequestView<'_>,
+    usage: Usage,
+    at: Option<Millis>,
+    rules: &Rules,
+) -> Option<CachedPrefix> {
+    let tokens = usage.cache_read.saturating_add(usage.cache_write());
+    if tokens == 0 {
+        return None;
+    }
+    let observed = Observations {
+        previous: Some(usage),
+        reports_cache_reads: true,
+        at,
+        ..Observations::default()
+    };
+    let estimator = ReadEstimator {
+        previous: request,
+        next: request,
+        observed: &observed,
+        rules,
+    };
+    let renewal = Usage {
+        cache_read: tokens,
+        uncached_input: usage.total_input().saturating_sub(tokens),
+        output: RENEWAL_OUTPUT,
+        ..Usage::default()
+    };
+    Some(CachedPrefix {
+        tokens,
+        lifetime: estimator.lifetime()?,
+        renewal_cost: estimator.standard_cost(&renewal)?,
+        rewriting_cost: estimator.cost_of(tokens)?,
     })
 }

@@ -214,7 +214,9 @@ impl ReadEstimator<'_> {
 
     /// The additional cost of `lost` tokens compared with reading them.
     pub(super) fn cost_of(&self, lost: u64) -> Option<Cost> {
-        let listed = self.rules.price.as_ref().filter(|_| lost > 0)?;
+        if lost == 0 {
+            return None;
+        }
         let all = match self.observed.usage {
             Some(usage) => usage.total_input(),
             None => self.scaled(self.next.prompt.bytes()),
@@ -225,13 +227,23 @@ impl ReadEstimator<'_> {
             ..others
         };
         let paid = self.rewritten_usage(lost, others);
-        // The standard price: the terms of the answer are not part of a diagnosis.
-        let at = self.observed.at.unwrap_or_default();
-        let model = self.rules.model.as_str();
-        let price = |usage| price(usage, model, Some(listed), at, &Terms::default()).ok();
-        let (paid, read) = (price(&paid)?, price(&read)?);
+        let (paid, read) = (self.standard_cost(&paid)?, self.standard_cost(&read)?);
         let cost = paid.picodollars.saturating_sub(read.picodollars);
         Some(Cost::from_picodollars(cost))
+    }
+
+    /// Returns the cost of a usage at the standard price: the terms of an answer are not part of a diagnosis.
+    pub(super) fn standard_cost(&self, usage: &Usage) -> Option<Cost> {
+        let listed = self.rules.price.as_ref()?;
+        let at = self.observed.at.unwrap_or_default();
+        price(
+            usage,
+            &self.rules.model,
+            Some(listed),
+            at,
+            &Terms::default(),
+        )
+        .ok()
     }
 
     /// Usage as it was paid for tokens that might have been read: written as the provider reports it, or as
@@ -385,15 +397,19 @@ impl ReadEstimator<'_> {
     /// Returns the lifetime of the previous request's prefix, and the tokens of it that live longer, if `idle` exceeds that
     /// lifetime.
     pub(super) fn expired(&self, idle: Duration) -> Option<(Duration, u64)> {
+        let lifetime = self.lifetime()?;
+        (idle > lifetime).then(|| (lifetime, self.kept()))
+    }
+
+    /// Returns the published lifetime of the previous request's prefix.
+    pub(super) fn lifetime(&self) -> Option<Duration> {
         let last = self.previous.plan.marks().last();
         let of_prefix = match self.rules.lookback {
             Some(_) => Some(lifetime(last?)),
             None if self.rules.is_lifetime_assumed => None,
             None => self.rules.lifetime,
         }?;
-        let of_marks = last.map_or(of_prefix, lifetime);
-        let lifetime = of_prefix.max(of_marks);
-        (idle > lifetime).then(|| (lifetime, self.kept()))
+        Some(of_prefix.max(last.map_or(of_prefix, lifetime)))
     }
 
     /// Tokens before the last marker of the previous request whose lifetime is not over.

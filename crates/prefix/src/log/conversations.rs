@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_core::SecretSet;
+use cachalot_core::{Millis, SecretSet};
 use cachalot_model::Catalog;
 use cachalot_prompt::Prompt;
 
@@ -15,7 +15,8 @@ use super::thread::{Thread, common};
 use super::threads::{OpenLimits, Threads};
 use super::turns::Turns;
 use crate::diagnosis::{
-    ColdPrefix, Diagnosis, Observations, RequestView, Rules, cold_prefix, diagnose,
+    CachedPrefix, ColdPrefix, Diagnosis, Observations, RequestView, Rules, cached_prefix,
+    cold_prefix, diagnose,
 };
 use crate::hash::hash;
 
@@ -45,6 +46,8 @@ pub(super) struct Placement {
 
 /// The request before the placed one.
 pub(super) struct Previous {
+    /// The number of its conversation.
+    pub(super) id: u64,
     /// Its line.
     pub(super) line: u64,
     /// The comparison with it.
@@ -100,6 +103,7 @@ impl Conversations {
             session: thread.session.clone(),
             first_line,
             previous: Some(Previous {
+                id: matched.id,
                 line,
                 diagnosis,
                 replaced,
@@ -144,6 +148,23 @@ impl Conversations {
             is_alive && common(&other.prompt, &next.request.compared.prompt) * 2 > same
         });
         (!is_kept).then_some((matched.id, cold))
+    }
+
+    /// Returns the number of the conversation that the last answered request belongs to, until the next answer in it.
+    pub(super) fn newest(&self) -> u64 {
+        self.open.newest()
+    }
+
+    /// Notes that the prefix of a conversation was read by a request that is none of it.
+    pub(super) fn renew(&mut self, id: u64, at: Millis) {
+        self.open.renew(id, at);
+    }
+
+    /// Returns the prefix of an answered request in the provider's cache.
+    pub(super) fn cached(&self, logged: &LoggedRequest) -> Option<CachedPrefix> {
+        let usage = logged.usage?;
+        let rules = Rules::of_request(&logged.request, &self.catalog);
+        cached_prefix(&logged.request.sending(), usage, logged.at, &rules)
     }
 
     /// Closes all conversations.

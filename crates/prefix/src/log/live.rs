@@ -8,7 +8,7 @@ use cachalot_model::{Catalog, Usage};
 use super::conversations::Conversations;
 use super::threads::OpenLimits;
 use super::{LoggedRequest, Reason, envelope};
-use crate::diagnosis::{ColdPrefix, Diagnosis, ProviderVerdict};
+use crate::diagnosis::{CachedPrefix, ColdPrefix, Diagnosis, ProviderVerdict};
 use crate::request::{Error, NormalForms, RequestPart};
 
 /// Maximum length of the name of a session in bytes; a longer one is replaced by its digest.
@@ -60,6 +60,12 @@ pub struct LivePlacement {
     pub prefix: Digest,
     /// The comparison with the request before; `None` for the first request of a conversation.
     pub diagnosis: Option<Diagnosis>,
+    /// The number of the conversation, until the next answer in it.
+    pub number: u64,
+    /// The number that the conversation had before this request.
+    pub previous_number: Option<u64>,
+    /// The prefix in the provider's cache after the answer.
+    pub cached: Option<CachedPrefix>,
 }
 
 /// Recognizes the conversations of live traffic, and diagnoses their breaks.
@@ -111,14 +117,24 @@ impl LiveAnalyzer {
             ..read
         };
         let prefix = logged.request.compared.prompt.tip();
+        let cached = self.conversations.cached(&logged);
         let placed = self.conversations.take(logged);
         Ok(LivePlacement {
             conversation: placed
                 .session
                 .unwrap_or_else(|| self.name(placed.first_line)),
             prefix: prefix.map_or_else(|| Digest::sha256(b""), |tip| tip.0),
+            previous_number: placed.previous.as_ref().map(|previous| previous.id),
             diagnosis: placed.previous.map(|previous| previous.diagnosis),
+            number: self.conversations.newest(),
+            cached,
         })
+    }
+
+    /// Notes that the prefix of a conversation was read by a request that is none of it, and thereby renewed. `number` is
+    /// that of [`LivePlacement::number`].
+    pub fn renew(&mut self, number: u64, at: Millis) {
+        self.conversations.renew(number, at);
     }
 
     /// Returns the break that the last request of a conversation showed, if this request continues that request.

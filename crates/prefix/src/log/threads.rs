@@ -9,6 +9,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use cachalot_core::Millis;
 use cachalot_prompt::{NodeId, Prompt};
 
 use super::LoggedRequest;
@@ -162,6 +163,18 @@ impl Threads {
                 bytes: limits.bytes.min(MAX_OPEN_BYTES),
             },
             ..Self::default()
+        }
+    }
+
+    /// Returns the number of the most recently used conversation.
+    pub(super) fn newest(&self) -> u64 {
+        self.last
+    }
+
+    /// Notes that the prefix of a conversation was read.
+    pub(super) fn renew(&mut self, id: u64, at: Millis) {
+        if let Some(thread) = self.threads.get_mut(&id) {
+            thread.at = thread.at.max(Some(at));
         }
     }
 
