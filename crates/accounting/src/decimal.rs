@@ -44,7 +44,10 @@ fn scaled_node(node: &Node, places: usize) -> Result<u64, AmountError> {
         NodeKind::Integer(integer) => parse_scaled(&integer.to_string(), places),
         NodeKind::Unsigned(integer) => parse_scaled(&integer.to_string(), places),
         NodeKind::Float(float) => parse_scaled(&float.to_string(), places),
-        NodeKind::Text(text) => parse_scaled(text.trim(), places),
+        NodeKind::Text(text) => {
+            let text = text.trim();
+            parse_scaled(text.strip_prefix('$').unwrap_or(text), places)
+        }
         _ => Err(AmountError::NotANumber),
     }
 }

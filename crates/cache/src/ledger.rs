@@ -321,6 +321,14 @@ impl Ledger {
         self.read(|connection| query::broken_prefixes(connection, after, since))
     }
 
+    /// Returns the latest payments whose input has this member, up to `limit`, oldest first.
+    ///
+    /// # Errors
+    /// If the file cannot be read. A ledger without a file is empty.
+    pub fn payments_with(&self, member: &str, limit: u32) -> Result<Vec<LedgerRow>, LedgerError> {
+        self.read(|connection| query::payments_with(connection, member, limit))
+    }
+
     /// Returns the totals of all calls by kind and name, largest saving of time first.
     ///
     /// # Errors

@@ -30,6 +30,7 @@ use crate::endpoint::{Cacheability, DAY, MARKER_NAME};
 use crate::error_body::{ErrorBody, NOT_CACHED};
 use crate::header;
 use crate::injection;
+use crate::keep_alive::Renewal;
 use crate::kept_answers::{KeptAnswers, Receiver};
 use crate::key_body::KeyBody;
 use crate::ordinals::{Ordinal, RunName};
@@ -675,19 +676,13 @@ impl<'a> Attempt<'a> {
         }
         RunContext {
             client: shared.client.clone(),
-            billing: Billing::new(
-                Arc::clone(&shared.catalog),
-                Arc::clone(&shared.clock),
-                read.route.endpoint,
-                Arc::clone(self.upstream),
-                read.model.clone(),
-                &read.parsed.outline,
-            ),
+            billing: self.billing(),
             metrics: Arc::clone(&shared.metrics),
             endpoint: read.route.endpoint,
             payer: self.payer.clone(),
             is_of_operator: self.is_of_operator,
             watched,
+            guard: read.prefix.guard,
             kept_for: self.kept_for(),
             numbered_calls: read.numbered_calls.clone(),
             keeps_refusals: self.recording().is_some(),
@@ -698,6 +693,18 @@ impl<'a> Attempt<'a> {
             idle_timeout: self.shared.limits.idle_timeout,
             span: UpstreamSpan::new(read.span, self.upstream),
         }
+    }
+
+    fn billing(&self) -> Billing {
+        let (read, shared) = (self.read, self.shared);
+        Billing::new(
+            Arc::clone(&shared.catalog),
+            Arc::clone(&shared.clock),
+            read.route.endpoint,
+            Arc::clone(self.upstream),
+            read.model.clone(),
+            &read.parsed.outline,
+        )
     }
 
     /// Returns the request for the analysis of prefixes. A request that continues an answer which only the provider has
@@ -728,6 +735,22 @@ impl<'a> Attempt<'a> {
             bytes: outbound.body().len(),
             body: self.sent_body(outbound),
             at: shared.clock.now(),
+            keep_alive: read
+                .prefix
+                .keep_alive
+                .filter(|_| !self.is_compressed())
+                .map(|config| {
+                    let renewal = Renewal {
+                        outbound: outbound.clone(),
+                        endpoint: read.route.endpoint,
+                        model: read.model.clone(),
+                        client: shared.client.clone(),
+                        billing: self.billing(),
+                        payer: self.payer.clone(),
+                        metrics: Arc::clone(&shared.metrics),
+                    };
+                    (config, Arc::new(renewal))
+                }),
         })
     }
 

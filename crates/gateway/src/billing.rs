@@ -17,6 +17,7 @@ const NO_USAGE: &str =
     "the stream has no usage: the client did not ask for it (`stream_options.include_usage`)";
 
 /// Everything but the answer that its price depends on.
+#[derive(Clone)]
 pub(crate) struct Billing {
     catalog: Arc<Catalog>,
     clock: Arc<dyn Clock>,

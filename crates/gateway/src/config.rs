@@ -27,7 +27,7 @@ use crate::client_profile::{Client, ClientProfile, check_clients};
 #[cfg(test)]
 pub(crate) use key::WhenUnavailable;
 pub(crate) use key::{BudgetConfig, KeyConfig};
-pub(crate) use prefix::PrefixConfig;
+pub(crate) use prefix::{GuardConfig, KeepAliveConfig, PrefixConfig};
 use telemetry::TelemetryConfig;
 pub(crate) use upstream::UpstreamConfig;
 

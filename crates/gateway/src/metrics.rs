@@ -61,6 +61,10 @@ pub(crate) struct Metrics {
     lost_tokens: Family<BreakLabels, Counter>,
     /// Requests whose prefixes were not analyzed.
     pub(crate) prefix_skipped: Counter,
+    /// Requests that were refused once, because they would write an expired prefix again.
+    pub(crate) prefix_refusals: Counter,
+    /// Requests that have renewed the prefix of an idle conversation.
+    pub(crate) prefix_renewals: Counter,
     models: Mutex<HashSet<String>>,
     payments: Mutex<Payments>,
 }
@@ -200,6 +204,16 @@ impl Metrics {
                 all,
                 "prefix_skipped",
                 "Requests whose prefixes were not analyzed: too long, or too many at the same time",
+            ),
+            prefix_refusals: registered(
+                all,
+                "prefix_refusals",
+                "Requests that were refused once, because they would write an expired prefix again",
+            ),
+            prefix_renewals: registered(
+                all,
+                "prefix_renewals",
+                "Requests that have renewed the prefix of an idle conversation",
             ),
             models: Mutex::default(),
             payments: Mutex::default(),

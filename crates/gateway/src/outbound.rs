@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cachalot_model::wire;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 
 use crate::body::{self, Body};
 use crate::call::without_credentials;
+use crate::endpoint::Endpoint;
 use crate::error_body::ErrorBody;
 use crate::header;
 use crate::route::Route;
@@ -94,6 +96,21 @@ impl Outbound {
             head,
             body,
         }
+    }
+
+    /// Returns the request that renews the prefix of this one to a model.
+    ///
+    /// # Errors
+    /// The reason why there is none.
+    pub(crate) fn renewal(&self, endpoint: Endpoint, model: &str) -> Result<Self, &'static str> {
+        let wire = endpoint
+            .wire()
+            .ok_or("the endpoint is of no known format")?;
+        let body = wire::renewal(wire, model, &self.body)?;
+        let mut head = self.head.clone();
+        // The answer to this request is none to that.
+        head.headers.remove("idempotency-key");
+        Ok(Self::new(Arc::clone(&self.upstream), head, body))
     }
 
     /// Returns the body.

@@ -21,10 +21,14 @@ use cachalot_prefix::log::{
 use cachalot_prefix::record;
 use http::HeaderValue;
 use serde_json::json;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use crate::answer::AnswerReport;
 use crate::checksum;
+use crate::cold_prefix::{self, Refusals};
+use crate::config::KeepAliveConfig;
+use crate::error_body::ErrorBody;
+use crate::keep_alive::{AnsweredRequest, Notice, Renewal};
 use crate::metrics::{Metrics, Payment as PaymentLabels};
 use crate::pieces::PieceBody;
 
@@ -41,6 +45,8 @@ const UNIT: usize = 1_024;
 const MAX_WAITING: usize = 1_024;
 /// Time for which the thread waits for further answers, so that it is not woken for each of them.
 const BATCH_DELAY: Duration = Duration::from_millis(20);
+/// Maximum time for which a request waits for the guard.
+const GUARD_WITHIN: Duration = Duration::from_millis(500);
 /// Limits for the conversations.
 const LIMITS: OpenLimits = OpenLimits {
     conversations: 256,
@@ -61,6 +67,8 @@ pub(crate) struct WatchParts {
     pub(crate) secret_set: Arc<SecretSet>,
     pub(crate) ledger: Ledger,
     pub(crate) metrics: Arc<Metrics>,
+    /// Receives the answered requests whose prefixes may be renewed.
+    pub(crate) keep_alive: mpsc::Sender<Notice>,
     /// A name that no other process with the same store has.
     pub(crate) process: String,
 }
@@ -82,6 +90,8 @@ pub(crate) struct SentRequest {
     /// Size of the body in bytes.
     pub(crate) bytes: usize,
     pub(crate) at: Millis,
+    /// The request that renews its prefix, if the operator wants that.
+    pub(crate) keep_alive: Option<(KeepAliveConfig, Arc<Renewal>)>,
 }
 
 impl SentRequest {
@@ -120,6 +130,11 @@ enum Message {
     /// A request was sent: which break had the one before?
     Sent(Arc<Held>, PreviousBreak),
     Answered(Arc<Held>, LiveAnswer),
+    /// A request will be sent: has its prefix expired, which costs more than these picodollars? The answer is what to
+    /// refuse it with.
+    Guarded(Arc<Held>, u64, oneshot::Sender<Option<ErrorBody>>),
+    /// The prefix of the conversation with this number was read.
+    Renewed(u64, Millis),
 }
 
 impl PrefixWatch {
@@ -140,6 +155,8 @@ impl PrefixWatch {
             secret_set: parts.secret_set,
             ledger: parts.ledger,
             metrics: parts.metrics,
+            keep_alive: parts.keep_alive,
+            refusals: Refusals::default(),
         };
         let handle = thread::Builder::new()
             .name("prefix-watch".to_owned())
@@ -182,6 +199,12 @@ impl PrefixWatch {
         let _ = tokio::time::timeout(within, all).await;
     }
 
+    /// Notes that the prefix of a conversation was read by a request that is none of it.
+    pub(crate) fn renewed(&self, conversation: u64, at: Millis) {
+        // At worst, the next request is taken for one with an expired prefix.
+        let _ = self.sender.try_send(Message::Renewed(conversation, at));
+    }
+
     fn send(&self, message: Message) {
         if self.sender.try_send(message).is_err() {
             self.metrics.prefix_skipped.inc();
@@ -196,6 +219,24 @@ impl WatchedRequest {
         // Without an answer, the response has no header.
         let _ = self.watch.sender.try_send(message);
         self.watch.thread.unpark();
+    }
+
+    /// Refuses a request once that would write an expired prefix again, if that costs more than `above` picodollars.
+    ///
+    /// # Errors
+    /// The response to the client.
+    pub(crate) async fn guard(&self, above: u64) -> Result<(), ErrorBody> {
+        let (sender, refusal) = oneshot::channel();
+        let message = Message::Guarded(Arc::clone(&self.held), above, sender);
+        if self.watch.sender.try_send(message).is_err() {
+            return Ok(());
+        }
+        self.watch.thread.unpark();
+        // A request never waits for long: without an answer in time, it is sent.
+        match tokio::time::timeout(GUARD_WITHIN, refusal).await {
+            Ok(Ok(Some(refusal))) => Err(refusal),
+            _ => Ok(()),
+        }
     }
 
     /// Records that the request was answered.
@@ -216,6 +257,8 @@ struct Recorder {
     secret_set: Arc<SecretSet>,
     ledger: Ledger,
     metrics: Arc<Metrics>,
+    keep_alive: mpsc::Sender<Notice>,
+    refusals: Refusals,
 }
 
 impl Recorder {
@@ -235,7 +278,24 @@ impl Recorder {
         match message {
             Message::Sent(held, previous) => self.look(&held.request, &previous),
             Message::Answered(held, answer) => self.record(&held.request, answer),
+            Message::Guarded(held, above, sender) => {
+                // The client may have left.
+                let _ = sender.send(self.guard(&held.request, above));
+            }
+            Message::Renewed(number, at) => self.analyzer.renew(number, at),
         }
+    }
+
+    /// Returns what to refuse a request with.
+    fn guard(&mut self, request: &SentRequest, above: u64) -> Option<ErrorBody> {
+        let found = live(request, |live| self.analyzer.cold_prefix(live));
+        let (conversation, cold) = found.ok()??;
+        let cost = cold.cost.filter(|cost| cost.picodollars > above)?;
+        if !self.refusals.refuse(conversation, request.at) {
+            return None;
+        }
+        self.metrics.prefix_refusals.inc();
+        Some(cold_prefix::refusal(&cold, cost))
     }
 
     fn look(&mut self, request: &SentRequest, previous: &PreviousBreak) {
@@ -251,12 +311,31 @@ impl Recorder {
     fn record(&mut self, request: &SentRequest, answer: LiveAnswer) {
         let usage = answer.usage;
         let placed = live(request, |live| self.analyzer.take(live, answer));
-        let Ok(LivePlacement {
+        let Ok(placed) = placed else { return };
+        if let Some((config, renewal)) = &request.keep_alive {
+            let answered = AnsweredRequest {
+                number: placed.number,
+                previous_number: placed.previous_number,
+                at: request.at,
+                client: request.tenant.clone(),
+                conversation: placed.conversation.clone(),
+                prefix: placed.prefix,
+                cached: placed.cached,
+                read: usage.map_or(0, |usage| usage.cache_read),
+                config: *config,
+                renewal: Arc::clone(renewal),
+            };
+            // If the task is behind, the prefix expires.
+            let _ = self
+                .keep_alive
+                .try_send(Notice::Answered(Box::new(answered)));
+        }
+        let LivePlacement {
             conversation,
             prefix,
             diagnosis: Some(found),
             ..
-        }) = placed
+        } = placed
         else {
             return;
         };

@@ -17,6 +17,7 @@ use crate::billing::{Billing, Charged};
 use crate::budget::Reservation;
 use crate::call_ids::has_any;
 use crate::client::{self, UpstreamClient};
+use crate::config::GuardConfig;
 use crate::delivery::Delivery;
 use crate::endpoint::Endpoint;
 use crate::error_body::ErrorBody;
@@ -88,6 +89,8 @@ pub(crate) struct RunContext {
     pub(crate) form: AnswerForm,
     /// The request, if its prefix is analyzed.
     pub(crate) watched: Option<WatchedRequest>,
+    /// The guard before an expired prefix.
+    pub(crate) guard: Option<GuardConfig>,
     /// Who gets the answer, if the provider keeps it for later requests.
     pub(crate) kept_for: Option<(KeptAnswers, Receiver)>,
     /// The IDs of calls that the key of the request has by their order only.
@@ -301,6 +304,9 @@ impl RunContext {
         &self,
         outbound: &Outbound,
     ) -> Result<(Response<Incoming>, Option<Reservation>), ErrorBody> {
+        if let (Some(watched), Some(guard)) = (&self.watched, self.guard) {
+            watched.guard(guard.above).await?;
+        }
         let reservation = match &self.payer {
             Some(payer) => payer.reserve().await?,
             None => None,

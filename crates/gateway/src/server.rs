@@ -29,6 +29,7 @@ use crate::delivery::Lengths;
 use crate::exporter::{Exporter, Exporting};
 use crate::guard::Guard;
 use crate::handler::Handler;
+use crate::keep_alive::{self, IdleConversations, KeepAlive};
 use crate::kept_answers::KeptAnswers;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
@@ -136,7 +137,9 @@ impl Gateway {
         if keys.any(|key| !key.config.budget.is_unlimited()) {
             tokio::spawn(budgets.clone().warn_about_losses());
         }
+        let (notices, received) = keep_alive::channel();
         let prefixes = PrefixWatch::start(WatchParts {
+            keep_alive: notices.clone(),
             catalog: Arc::clone(&options.catalog),
             secret_set: Arc::clone(&options.secret_set),
             ledger: options.cache.ledger().clone(),
@@ -172,6 +175,18 @@ impl Gateway {
             observe: options.observe,
         };
         let handler = Arc::new(Handler { shared });
+        let shared = &handler.shared;
+        let renewing = KeepAlive {
+            sender: notices.downgrade(),
+            handler: Arc::downgrade(&handler),
+            prefixes: Arc::downgrade(&shared.prefixes),
+            ledger: shared.cache.ledger().clone(),
+            metrics: Arc::clone(&shared.metrics),
+            clock: Arc::clone(&shared.clock),
+            secret_set: Arc::clone(&shared.secret_set),
+            idle: IdleConversations::default(),
+        };
+        tokio::spawn(renewing.run(received));
         let (open, ended) = watch::channel(());
         let open = Arc::new(open);
         let mut admin_address = None;

@@ -166,6 +166,26 @@ pub(super) fn broken_prefixes(
     Ok((found, newest))
 }
 
+/// See [`super::Ledger::payments_with`].
+pub(super) fn payments_with(
+    connection: &Connection,
+    member: &str,
+    limit: u32,
+) -> Result<Vec<LedgerRow>> {
+    let mut found = rows(
+        connection,
+        "kind = ?1 AND instr(input, ?2) > 0 ORDER BY id DESC LIMIT ?3",
+        params![CallKind::Prefix.as_str(), format!("\"{member}\""), limit],
+    )?;
+    found.retain(|row| {
+        row.input
+            .as_ref()
+            .is_some_and(|input| input.get(member).is_some())
+    });
+    found.reverse();
+    Ok(found)
+}
+
 /// Returns the first refused call of a run under each of up to `limit` keys, oldest first, with the number of refused
 /// calls under the key.
 pub(super) fn refused_calls(

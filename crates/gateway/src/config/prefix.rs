@@ -1,10 +1,15 @@
 //! `prefix` of a configuration file.
 
-use cachalot_core::config::Settings;
+use std::time::Duration;
+
+use cachalot_core::Problem;
+use cachalot_core::config::{ParameterKind as Kind, Settings, Values};
+use cachalot_model::DURATION;
+use cachalot_model::budget::{DOLLARS, dollars};
 
 /// Options about the prefixes that providers cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Settings)]
-#[settings(name = "`prefix`")]
+#[settings(name = "`prefix`", check = check)]
 pub(crate) struct PrefixConfig {
     /// Recognizes conversations, and records which of their prefixes break, and why.
     #[setting(default = true)]
@@ -18,6 +23,33 @@ pub(crate) struct PrefixConfig {
     /// Adds a `prompt_cache_key` to requests of Chat Completions and Responses that have none.
     #[setting(default = false)]
     pub(crate) prompt_cache_key: bool,
+    /// Refuses a request once that would write an expired prefix again.
+    pub(crate) guard: Option<GuardConfig>,
+    /// Renews the prefixes of idle conversations.
+    pub(crate) keep_alive: Option<KeepAliveConfig>,
+}
+
+/// The guard before an expired prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Settings)]
+#[settings(name = "`guard`")]
+pub(crate) struct GuardConfig {
+    /// The cost in US dollars, beyond that of reading the prefix, from which a request is refused once.
+    // In picodollars.
+    #[setting(kind = Kind::Custom(&DOLLARS), with = dollars)]
+    pub(crate) above: u64,
+}
+
+/// Renewal of the prefixes of idle conversations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Settings)]
+#[settings(name = "`keep_alive`")]
+pub(crate) struct KeepAliveConfig {
+    /// The time after the last request of a conversation up to which its prefix is renewed, such as `30m`.
+    #[setting(kind = DURATION)]
+    pub(crate) until: Duration,
+    /// The maximum cost in US dollars of the renewals in one pause of a conversation.
+    // In picodollars.
+    #[setting(kind = Kind::Custom(&DOLLARS), with = dollars)]
+    pub(crate) max: u64,
 }
 
 impl Default for PrefixConfig {
@@ -27,6 +59,23 @@ impl Default for PrefixConfig {
             header: false,
             inject_breakpoints: false,
             prompt_cache_key: false,
+            guard: None,
+            keep_alive: None,
+        }
+    }
+}
+
+fn check(config: &PrefixConfig, values: Values<'_>, problems: &mut Vec<Problem>) {
+    let needs_watch = [
+        ("guard", config.guard.is_some()),
+        ("keep_alive", config.keep_alive.is_some()),
+    ];
+    for (name, is_set) in needs_watch {
+        if is_set && !config.watch {
+            let message =
+                format!("`{name}` needs the conversations that `watch: false` leaves out");
+            let problem = Problem::new("bad-value", message).at(&values.place(name));
+            problems.push(problem.help("remove `watch: false`"));
         }
     }
 }

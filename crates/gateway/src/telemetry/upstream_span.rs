@@ -42,6 +42,11 @@ struct Current {
 }
 
 impl UpstreamSpan {
+    /// Returns the span of requests that are not traced.
+    pub(crate) fn none() -> Self {
+        Self(None)
+    }
+
     /// Creates the spans of the requests to `upstream` that `request` causes.
     pub(crate) fn new(request: &RequestSpan, upstream: &Arc<Upstream>) -> Self {
         Self(request.context().map(|context| Traced {

@@ -12,6 +12,7 @@ mod faults;
 mod formats;
 mod forms;
 mod hardening;
+mod idle;
 mod keys;
 mod kills;
 mod members;
