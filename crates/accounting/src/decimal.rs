@@ -37,6 +37,12 @@ pub fn parse_scaled(text: &str, places: usize) -> Result<u64, AmountError> {
     Ok(sum)
 }
 
+/// Returns an amount of money, which may begin with `$`, times ten to the power of `places`. Never rounds.
+pub fn parse_amount(text: &str, places: usize) -> Result<u64, AmountError> {
+    let text = text.trim();
+    parse_scaled(text.strip_prefix('$').unwrap_or(text), places)
+}
+
 /// Returns the value of a node times ten to the power of `places`. A float is converted to its shortest
 /// decimal representation, which is the text of the file unless that had more than 15 digits.
 fn scaled_node(node: &Node, places: usize) -> Result<u64, AmountError> {
@@ -44,10 +50,7 @@ fn scaled_node(node: &Node, places: usize) -> Result<u64, AmountError> {
         NodeKind::Integer(integer) => parse_scaled(&integer.to_string(), places),
         NodeKind::Unsigned(integer) => parse_scaled(&integer.to_string(), places),
         NodeKind::Float(float) => parse_scaled(&float.to_string(), places),
-        NodeKind::Text(text) => {
-            let text = text.trim();
-            parse_scaled(text.strip_prefix('$').unwrap_or(text), places)
-        }
+        NodeKind::Text(text) => parse_amount(text, places),
         _ => Err(AmountError::NotANumber),
     }
 }

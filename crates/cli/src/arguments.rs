@@ -607,6 +607,16 @@ pub(crate) struct Exec {
     /// environment, such as OPENAI_BASE_URL, else openai, anthropic and gemini]. May be repeated.
     #[arg(long, value_name = "NAME=URL")]
     pub(crate) upstream: Vec<String>,
+    /// Refuse a request once that would write an expired prefix to the provider's prompt cache again, if that costs more
+    /// than this, in US dollars.
+    #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
+    pub(crate) guard: Option<u64>,
+    /// Renew the prefixes of idle conversations up to this time after their last request, such as 30m, while that pays.
+    #[arg(long, value_name = "TIME", value_parser = age)]
+    pub(crate) keep_alive: Option<Duration>,
+    /// The maximum cost of the renewals in one pause of a conversation, in US dollars.
+    #[arg(long, value_name = "DOLLARS", value_parser = dollars, requires = "keep_alive", default_value = "0.20")]
+    pub(crate) keep_alive_max: u64,
     #[command(flatten)]
     pub(crate) place: StoreArguments,
     /// Print no bill.
@@ -771,6 +781,12 @@ pub(crate) enum LedgerCommand {
 }
 
 /// Parses an age. The error is a text because clap prints it as it is.
+/// Reads an amount in US dollars as picodollars.
+fn dollars(text: &str) -> Result<u64, String> {
+    let amount = cachalot_model::budget::parse_dollars(text);
+    amount.ok_or_else(|| "an amount in US dollars is expected, such as 0.50".to_owned())
+}
+
 fn age(text: &str) -> Result<Duration, String> {
     let age = cachalot_model::AGE.read_text(text);
     age.map_err(|refusal| format!("it {}; {}", refusal.cause, refusal.remedy))

@@ -90,6 +90,8 @@ pub(crate) struct ReadRequest<'a> {
     pub(crate) numbered_calls: Vec<String>,
     /// The session that the client names in a header.
     pub(crate) session: Option<String>,
+    /// The sub-agent that the request is of, as the client names it in a header.
+    pub(crate) sub_agent: Option<String>,
     /// The upstream that keeps the answers which the request names, if the key of the client has got all of them.
     pub(crate) kept_at: Option<String>,
     pub(crate) model: String,
@@ -727,6 +729,7 @@ impl<'a> Attempt<'a> {
         shared.prefixes.watch(SentRequest {
             tenant: self.client(identity),
             session: read.session.clone(),
+            sub_agent: read.sub_agent.clone(),
             upstream: self.upstream.name().to_owned(),
             ignores_checksum: self.upstream.is_of_anthropic(),
             model: read.model.clone(),

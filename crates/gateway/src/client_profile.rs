@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use cachalot_core::config::{Located, Named, Settings, Values};
+use cachalot_core::text::truncate;
 use cachalot_core::{Problem, tree};
 use cachalot_model::wire::members::Effect;
 use cachalot_model::wire::shared_members;
@@ -17,6 +18,9 @@ const BUILT_IN: &str = include_str!("../data/clients.yaml");
 /// The header in which a request names the profile.
 const HEADER: &str = "x-cachalot-profile";
 
+/// Maximum length of the name of a sub-agent that is recorded, in characters.
+const MAX_SUB_AGENT: usize = 64;
+
 /// What is known of the requests of a client.
 #[derive(Debug, Clone, Default, Settings)]
 #[settings(name = "a client", check = check)]
@@ -25,6 +29,8 @@ pub(crate) struct ClientProfile {
     pub(crate) recognize: BTreeMap<String, String>,
     /// Headers that name the session of a request, which is a run.
     pub(crate) session_headers: Vec<String>,
+    /// Headers that only requests of sub-agents have, each with the header that names the sub-agent.
+    pub(crate) sub_agents: BTreeMap<String, String>,
     /// Headers that are in no key; `*` at the end stands for any text.
     pub(crate) ignored_headers: Vec<String>,
     /// JSON Pointers to members of the body that are in no key; `*` stands for each item of a list.
@@ -182,6 +188,17 @@ impl Clients {
         names.find_map(|name| Some(headers.get(name.as_str())?.to_str().ok()?.to_owned()))
     }
 
+    /// Returns the name of the sub-agent that a request is of, as a header of any client says.
+    pub(crate) fn sub_agent(&self, headers: &HeaderMap) -> Option<String> {
+        let clients = self.0.iter();
+        let mut declared = clients.flat_map(|client| &client.value.sub_agents);
+        declared.find_map(|(header, name)| {
+            headers.get(header.as_str())?;
+            let name = headers.get(name.as_str())?.to_str().ok()?;
+            Some(truncate(name, MAX_SUB_AGENT).into_owned())
+        })
+    }
+
     #[cfg(test)]
     pub(crate) fn names(&self) -> Vec<&str> {
         self.0.iter().map(|client| client.name.as_str()).collect()
@@ -208,6 +225,7 @@ impl ClientProfile {
         }
         self.session_headers
             .extend_from_slice(&other.session_headers);
+        self.sub_agents.extend(other.sub_agents.clone());
         self.ignored_headers
             .extend_from_slice(&other.ignored_headers);
         self.ignored_members

@@ -322,6 +322,7 @@ impl Handler {
             client,
             numbered_calls,
             session: clients.session(&parts.headers),
+            sub_agent: clients.sub_agent(&parts.headers),
             kept_at: self.kept_at(&caller, &parsed).await,
             text,
             model: truncate(&endpoint.model(&route.path, body), MAX_MODEL).into_owned(),

@@ -77,6 +77,8 @@ pub(crate) struct WatchParts {
 pub(crate) struct SentRequest {
     pub(crate) tenant: String,
     pub(crate) session: Option<String>,
+    /// The sub-agent that the request is of.
+    pub(crate) sub_agent: Option<String>,
     /// Name of the upstream.
     pub(crate) upstream: String,
     /// True if the upstream does not compare the checksum of Claude Code.
@@ -344,6 +346,9 @@ impl Recorder {
         }
         let mut known = record::members(usage, Some(&found));
         known.insert("session".to_owned(), json!(conversation));
+        if let Some(sub_agent) = &request.sub_agent {
+            known.insert("sub_agent".to_owned(), json!(sub_agent));
+        }
         known.insert("upstream".to_owned(), json!(request.upstream));
         known.insert("request".to_owned(), json!(request.call.to_string()));
         self.ledger.record_payment(Payment {
@@ -370,9 +375,11 @@ impl Recorder {
     }
 }
 
-/// Calls `analyze` with a request as its provider compares it. Upstreams have separate caches.
+/// Calls `analyze` with a request as its provider compares it. Upstreams have separate caches, and sub-agents of a session
+/// separate conversations.
 fn live<T>(request: &SentRequest, analyze: impl FnOnce(LiveRequest<'_>) -> T) -> T {
-    let tenant = format!("{}\n{}", request.upstream, request.tenant);
+    let sub_agent = request.sub_agent.as_deref().unwrap_or_default();
+    let tenant = format!("{}\n{}\n{sub_agent}", request.upstream, request.tenant);
     match &request.body {
         SentBody::Pieces(body) => body.with_parts(|parts| {
             let body = LiveBody::Parts(parts);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cachalot_core::config::Named;
 use cachalot_core::{Digest, Problem, Secret};
@@ -12,7 +13,9 @@ use rustls::ServerConfig;
 use crate::client_profile::Clients;
 use crate::collector::Collector;
 use crate::command::CommandRun;
-use crate::config::{CacheTimes, Config, CredentialSource, PrefixConfig};
+use crate::config::{
+    CacheTimes, Config, CredentialSource, GuardConfig, KeepAliveConfig, PrefixConfig,
+};
 use crate::credentials::Credentials;
 use crate::error_body::ErrorBody;
 use crate::request_api::{self, Decision, Target};
@@ -218,6 +221,17 @@ impl Settings {
         self.upstreams
             .retain(|known| known.name() != upstream.name());
         self.upstreams.push(Arc::new(upstream));
+    }
+
+    /// Refuses a request once that would write an expired prefix again, if that costs more than `above` picodollars.
+    pub fn guard_prefixes(&mut self, above: u64) {
+        self.prefix.guard = Some(GuardConfig { above });
+    }
+
+    /// Renews the prefixes of conversations up to `until` after their last request, while that pays, for at most `max`
+    /// picodollars in each pause.
+    pub fn keep_prefixes_alive(&mut self, until: Duration, max: u64) {
+        self.prefix.keep_alive = Some(KeepAliveConfig { until, max });
     }
 
     /// Adapts the settings to the command that the gateway is for.

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use crate::duration::DURATION;
 use crate::error::{Error, ErrorKind};
 use crate::{Model, Unpriced, Usage};
-use cachalot_accounting::decimal::{amount, amount_schema, check_amount};
+use cachalot_accounting::decimal::{amount, amount_schema, check_amount, parse_amount};
 
 /// Decimal places of a dollar amount: the twelfth is a picodollar.
 const DECIMALS: usize = 12;
@@ -47,6 +47,12 @@ pub static DOLLARS: Custom = Custom {
 #[must_use]
 pub fn dollars(node: &Node) -> Option<u64> {
     amount(node, DECIMALS)
+}
+
+/// Returns an amount in US dollars, such as `0.50` or `$0.50`, as picodollars; `None` for another text.
+#[must_use]
+pub fn parse_dollars(text: &str) -> Option<u64> {
+    parse_amount(text, DECIMALS).ok()
 }
 
 impl Budget {

@@ -108,7 +108,13 @@ async fn run(
     let given = given_upstreams(&arguments.upstream)?;
     setup::check_names(&given)?;
     let settings = with_upstreams(Settings::new(Upstream::built_in()), &servers.upstreams);
-    let settings = with_upstreams(settings, &given);
+    let mut settings = with_upstreams(settings, &given);
+    if let Some(above) = arguments.guard {
+        settings.guard_prefixes(above);
+    }
+    if let Some(until) = arguments.keep_alive {
+        settings.keep_prefixes_alive(until, arguments.keep_alive_max);
+    }
 
     let home = process_environment.home(arguments.place.db.as_deref(), None)?;
     let warn = warnings.collector();

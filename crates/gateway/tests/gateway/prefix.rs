@@ -66,12 +66,13 @@ async fn ask(setup: &Setup, client: &str, path: &str, body: &Value) -> Answer {
     answer
 }
 
-/// The lines of the statistics about prefixes.
+/// The lines of the statistics about the analysis of prefixes.
 async fn statistics(setup: &Setup) -> Vec<String> {
     let text = setup.metrics().await;
     let lines = text
         .lines()
-        .filter(|line| line.starts_with("cachalot_prefix_"));
+        .filter(|line| line.starts_with("cachalot_prefix_"))
+        .filter(|line| !line.contains("refusals") && !line.contains("renewals"));
     lines.map(str::to_owned).collect()
 }
 
@@ -340,4 +341,31 @@ async fn a_prompt_cache_key_is_added_for_each_client_and_conversation() {
     let mut sent = received[1].json();
     sent.as_object_mut().unwrap().remove("prompt_cache_key");
     assert_eq!(sent, chat("10:41", 2));
+}
+
+#[tokio::test]
+async fn breaks_of_a_sub_agent_are_told_apart() {
+    let setup = Setup::new().await;
+    for (clock, turn, agent) in [
+        ("10:41", 1, None),
+        ("10:51", 1, Some("a81f")),
+        ("10:41", 2, None),
+        ("10:51", 2, Some("a81f")),
+        ("10:52", 3, Some("a81f")),
+        ("10:41", 3, None),
+    ] {
+        let request = setup.post(MESSAGES, &messages(clock, turn, true));
+        let request = request.header("x-claude-code-session-id", "session-1");
+        let request = match agent {
+            Some(agent) => request.header("x-claude-code-agent-id", agent),
+            None => request,
+        };
+        assert_eq!(read(request).await.status, 200);
+    }
+    let rows = breaks(setup).await;
+    let [row] = rows.as_slice() else {
+        panic!("{rows:?}")
+    };
+    assert_eq!(row.handle.as_deref(), Some("session-1"));
+    assert_eq!(row.input.as_ref().unwrap()["sub_agent"], "a81f");
 }

@@ -152,10 +152,13 @@ fn line(row: &LedgerRow) -> String {
         }
         _ => row.reason.clone().unwrap_or_default(),
     };
+    let sub_agent = known(row, "sub_agent").as_str();
+    let sub_agent = sub_agent.map(|name| format!("  sub-agent {name}"));
     on_one_line(&format!(
-        "{}  {}  {session}  {}  {text}",
+        "{}  {}  {session}{}  {}  {text}",
         to_second(row.at),
         who(row),
+        sub_agent.unwrap_or_default(),
         row.name,
     ))
 }
@@ -167,6 +170,7 @@ fn document(row: &LedgerRow) -> Value {
         "client": client(row),
         "session": row.handle,
         "on_behalf_of": known(row, "on_behalf_of"),
+        "sub_agent": known(row, "sub_agent"),
         "model": row.name,
         "reason": known(row, "prefix"),
         "cause": known(row, "cause"),
@@ -248,6 +252,18 @@ mod tests {
             assert_eq!(document["client"], client);
             assert!(document["agent"].is_null());
         }
+    }
+
+    #[test]
+    fn sub_agent_of_a_session_is_named() {
+        let mut row = row(json!({"prefix": "expired", "lost_tokens": 2_000, "sub_agent": "a81f"}));
+        "user:key:nightly".clone_into(&mut row.scope);
+        let shown = line(&row);
+        assert!(
+            shown.contains("  fork  sub-agent a81f  openai/gpt-4o  expired"),
+            "{shown}"
+        );
+        assert_eq!(document(&row)["sub_agent"], "a81f");
     }
 
     #[test]
