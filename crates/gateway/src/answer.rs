@@ -289,20 +289,11 @@ fn unusual_end(stop: &StopReason) -> Option<String> {
 /// Judges a document of an endpoint without a model: it must have the member that answers it.
 fn document(endpoint: Endpoint, whole: &[u8]) -> AnswerReport {
     let document: Value = serde_json::from_slice(whole).unwrap_or_default();
-    let has_vector = |item: &Value| {
-        item.get("embedding")
-            .is_some_and(|embedding| !embedding.is_null())
-    };
-    let vectors = document.get("data").and_then(Value::as_array);
     let answers = !document.as_object().is_some_and(has_error)
-        && match endpoint.operation() {
-            Some(Operation::Embed) => {
-                vectors.is_some_and(|items| !items.is_empty() && items.iter().all(has_vector))
-            }
-            Some(Operation::CountTokens) => document.get("input_tokens").is_some_and(Value::is_u64),
-            Some(Operation::Compact) => document.get("output").is_some_and(Value::is_array),
-            Some(Operation::Answer) => false,
-            None => endpoint == Endpoint::Models && document.is_object(),
+        && match endpoint {
+            Endpoint::Api(_, api) => api.is_answered_by(&document),
+            Endpoint::Models => document.is_object(),
+            Endpoint::Other => false,
         };
     let reported = document.get("usage");
     let usage = match endpoint {
@@ -310,8 +301,9 @@ fn document(endpoint: Endpoint, whole: &[u8]) -> AnswerReport {
             reported.and_then(|usage| wire::usage(format, usage))
         }
         Endpoint::Api(_, api) if api.operation == Operation::Embed => {
-            let prompt = reported.and_then(|usage| usage.get("prompt_tokens")?.as_u64());
-            prompt.map(|tokens| Usage::from_counts(tokens, 0))
+            let pointer = api.tokens.as_deref();
+            let tokens = pointer.and_then(|pointer| document.pointer(pointer)?.as_u64());
+            tokens.map(|tokens| Usage::from_counts(tokens, 0))
         }
         _ => None,
     };

@@ -224,11 +224,12 @@ impl Endpoint {
 
     /// Returns the declared table of members; `None` if requests have no body that is read.
     pub(crate) fn members(self) -> Option<&'static Members> {
-        match self.operation()? {
-            Operation::Embed => Some(shared_members::embeddings()),
-            Operation::Answer | Operation::CountTokens | Operation::Compact => {
-                self.wire().map(|wire| wire.members())
+        match self {
+            Self::Api(format, endpoint) if endpoint.operation == Operation::Embed => {
+                Some(shared_members::embeddings(format))
             }
+            Self::Api(..) => self.wire().map(|wire| wire.members()),
+            Self::Models | Self::Other => None,
         }
     }
 

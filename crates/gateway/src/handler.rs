@@ -370,7 +370,9 @@ impl Handler {
         }
         // An unknown member may select another model, at another price.
         let is_limited = !key.config.models.is_empty();
-        if is_limited && let Some(reason) = read.parsed.extra_charge() {
+        let differing = || endpoint.differing_model(&read.model, read.parsed.value());
+        let other = read.parsed.extra_charge().map(str::to_owned);
+        if is_limited && let Some(reason) = other.or_else(differing) {
             let message = format!("the key is limited to some models: {reason}");
             return Err(ErrorBody::forbidden("model_not_allowed", message));
         }

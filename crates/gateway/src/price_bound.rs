@@ -42,6 +42,9 @@ pub(crate) fn of_request(
     if let Some(reason) = parsed.extra_charge() {
         return Err(UnknownCost(reason.to_owned()));
     }
+    if let Some(reason) = endpoint.differing_model(model, parsed.value()) {
+        return Err(UnknownCost(reason));
+    }
     let entry = catalog
         .find(upstream.name(), model)
         .or_else(|| catalog.find_by_name(model));

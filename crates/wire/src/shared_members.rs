@@ -6,10 +6,11 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 
 use crate::members::{MemberFacts, Members};
-use crate::{registry, table};
+use crate::{Format, registry, table};
 
 const BUILT_IN: &str = include_str!("../data/members.yaml");
 const EMBEDDINGS: &str = include_str!("embeddings/members.yaml");
+const GEMINI_EMBEDDINGS: &str = include_str!("gemini/embeddings.yaml");
 
 /// The table of what all formats share.
 #[derive(Debug, Default, Deserialize)]
@@ -69,19 +70,24 @@ impl SharedMembers {
     }
 }
 
-/// Returns the table of embeddings.
+/// Returns the table of embeddings in the API of a format.
 #[must_use]
-pub fn embeddings() -> &'static Members {
-    static TABLE: LazyLock<Members> =
+pub fn embeddings(format: Format) -> &'static Members {
+    static OPENAI: LazyLock<Members> =
         LazyLock::new(|| Members::built_in("embeddings/members.yaml", EMBEDDINGS));
-    &TABLE
+    static GEMINI: LazyLock<Members> =
+        LazyLock::new(|| Members::built_in("gemini/embeddings.yaml", GEMINI_EMBEDDINGS));
+    match format {
+        Format::Gemini => &GEMINI,
+        _ => &OPENAI,
+    }
 }
 
 /// Returns the tables of all formats.
 pub fn all() -> impl Iterator<Item = &'static Members> {
     registry::all()
         .map(|wire| wire.members())
-        .chain([embeddings()])
+        .chain([embeddings(Format::Chat), embeddings(Format::Gemini)])
 }
 
 /// Returns a name in small letters without `_` and `-`: servers accept several spellings.
@@ -123,6 +129,7 @@ mod tests {
             ("gemini", include_str!("gemini/members.yaml")),
             ("interactions", include_str!("interactions/members.yaml")),
             ("embeddings", EMBEDDINGS),
+            ("gemini embeddings", GEMINI_EMBEDDINGS),
         ] {
             let members = read(file, text);
             assert!(!members.request.is_empty() && !members.since.is_empty());

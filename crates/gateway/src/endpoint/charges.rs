@@ -1,7 +1,7 @@
 //! The reasons why the price of a request depends on more than its model and its tokens.
 
-use cachalot_model::wire::SharedMembers;
 use cachalot_model::wire::shared_members::normalized;
+use cachalot_model::wire::{Operation, SharedMembers};
 use serde_json::Value;
 
 use super::members::{client_data, find_in, find_member};
@@ -29,12 +29,64 @@ impl Endpoint {
             };
         };
         let empty = Object::new();
-        let body = body.as_object().unwrap_or(&empty);
-        self.lookup(members, body, &[], Setting::Anywhere)
+        let object = body.as_object().unwrap_or(&empty);
+        self.lookup(members, object, &[], Setting::Anywhere)
             // Another tier or geography, predicted tokens, which are charged as output if they are not used.
-            .or_else(|| judging::unusual(members, body))
-            .or_else(|| other_model(self, body))
-            .or_else(|| part_price(self, body))
+            .or_else(|| judging::unusual(members, object))
+            .or_else(|| self.other_model(body))
+            .or_else(|| part_price(self, object))
+    }
+
+    /// Returns the reason why the request may select another model than the one that it names. Names that repeat that of
+    /// the path are compared with it ([`Endpoint::differing_model`]).
+    fn other_model(self, body: &Value) -> Option<String> {
+        let is_model = |name: &str| SharedMembers::built_in().models.contains(&normalized(name));
+        let named = |name: &str, value: &Value| {
+            (is_model(name) && !value.is_null()).then(|| name.to_owned())
+        };
+        let is_skipped = client_data(self);
+        let is_in_path = self.wire().is_some_and(|wire| wire.has_model_in_path());
+        let is_embedding = self.operation() == Some(Operation::Embed);
+        let find = |object: &Value| {
+            let members = object.as_object().into_iter().flatten();
+            let others = members.filter(|(name, _)| match name.as_str() {
+                "model" => is_in_path && !is_embedding,
+                // Searched one by one.
+                "requests" => !(is_in_path && is_embedding),
+                _ => true,
+            });
+            find_in(others, &is_skipped, &named)
+        };
+        let mut repeating = self.items_with_model(body);
+        let found = find(body).or_else(|| repeating.find_map(find));
+        found.map(|name| format!("the member `{name}` may select another model"))
+    }
+
+    /// Returns the reason why a request whose path names `model` is one to another model, too: a member that should repeat
+    /// the name does not.
+    pub(crate) fn differing_model(self, model: &str, body: &Value) -> Option<String> {
+        let repeated = |name: &Value| {
+            let name = name.as_str()?;
+            Some(name.strip_prefix("models/").unwrap_or(name) == model)
+        };
+        let items = Vec::from_iter(self.items_with_model(body));
+        let mut names = items.into_iter().filter_map(|item| item.get("model"));
+        let is_other = |name: &&Value| !name.is_null() && repeated(name) != Some(true);
+        let other = names.find(is_other)?;
+        Some(format!(
+            "the member `model` names another model than the path: {other}"
+        ))
+    }
+
+    /// Returns the objects of a request for vectors that repeat the model of its path.
+    fn items_with_model(self, body: &Value) -> impl Iterator<Item = &Value> {
+        let wire = self
+            .wire()
+            .filter(|_| self.operation() == Some(Operation::Embed));
+        let is_in_path = wire.is_some_and(|wire| wire.has_model_in_path());
+        let body = Some(body).filter(|_| is_in_path);
+        let requests = body.and_then(|body| body.get("requests")?.as_array());
+        body.into_iter().chain(requests.into_iter().flatten())
     }
 
     /// Returns true if the request asks for a cache write that lasts 12 hours.
@@ -62,19 +114,6 @@ impl Endpoint {
 
 /// Lifetimes of cache writes whose prices the catalog has.
 const LIFETIMES: [&str; 3] = ["5m", "30m", "1h"];
-
-/// Returns the reason why the request may select another model than the one that it names.
-fn other_model(endpoint: Endpoint, body: &Object) -> Option<String> {
-    let is_model = |name: &str| SharedMembers::built_in().models.contains(&normalized(name));
-    let named =
-        |name: &str, value: &Value| (is_model(name) && !value.is_null()).then(|| name.to_owned());
-    let is_skipped = client_data(endpoint);
-    let is_in_path = endpoint.wire().is_some_and(|wire| wire.has_model_in_path());
-    let is_own = |name: &str| name == "model" && !is_in_path;
-    let others = body.iter().filter(|(name, _)| !is_own(name));
-    let found = find_in(others, &is_skipped, &named);
-    found.map(|name| format!("the member `{name}` may select another model"))
-}
 
 /// Returns the reason why a part of the request may have another price than a text or an image.
 fn part_price(endpoint: Endpoint, body: &Object) -> Option<String> {
@@ -122,6 +161,8 @@ fn is_text_or_image(kind: &str) -> bool {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     /// Calls `check` with each row of a table: `x` for a row that is found, else `-`; the endpoint and the body.
@@ -172,6 +213,15 @@ x gemini {"contents": [], "generationConfig": {"routingConfig": {"manualMode": {
 x gemini {"contents": [], "generationConfig": {"modelSelectionConfig": {"featureSelectionPreference": 1}}}
 x gemini {"contents": [], "generationConfig": {"unknown": 1}}
 x gemini {"contents": [], "model": "models/x"}
+- gemini_embeddings {"model": "models/x", "content": {"parts": [{"text": "x"}]}, "taskType": "RETRIEVAL_QUERY", "output_dimensionality": 768}
+- gemini_embeddings {"requests": [{"model": "models/x", "content": {"parts": [{"text": "x"}]}, "embedContentConfig": {"title": "t"}}]}
+x gemini_embeddings {"requests": [{"model": "models/x", "content": {"parts": [{"text": "x"}]}, "modelName": "y"}]}
+x gemini_embeddings {"requests": [{"content": {"parts": [{"text": "x"}], "model": "y"}}]}
+x gemini_embeddings {"requests": [{"content": {"parts": [{"inlineData": {"mimeType": "audio/wav", "data": "AA=="}}]}}]}
+x gemini_embeddings {"content": {}, "unknown": 1}
+x gemini_embeddings {"requests": [{"content": {}, "unknown": 1}]}
+- gemini_count_tokens {"contents": [{"parts": [{"text": "x"}]}]}
+x gemini_count_tokens {"generateContentRequest": {"contents": [], "model": "models/x"}}
 - gemini {"contents": [], "generationConfig": {"temperature": 0, "max_output_tokens": 5, "responseSchema": {"type": "OBJECT", "properties": {"model": {"type": "STRING"}}}}}
 - gemini {"contents": [], "labels": {"type": "batch", "model": "x"}}
 - interactions {"model": "m", "input": [{"type": "document", "data": "AA==", "mime_type": "application/pdf"}]}
@@ -201,6 +251,29 @@ x interactions {"input": [{"type": "function_result", "call_id": "c", "result": 
         each(CHARGES, |endpoint, body| {
             endpoint.extra_charge(body).is_some()
         });
+    }
+
+    #[test]
+    fn repeated_model_has_to_be_that_of_the_path() {
+        let endpoint = Endpoint::of_name("gemini_embeddings").unwrap();
+        let differs = |body: &Value| endpoint.differing_model("e", body).is_some();
+        for model in ["e", "models/e"] {
+            assert!(!differs(&json!({"model": model})));
+            assert!(!differs(
+                &json!({"requests": [{"model": model}, {"content": {}}]})
+            ));
+        }
+        for model in [json!("f"), json!("models/f"), json!(1), json!(["e"])] {
+            assert!(differs(&json!({"model": model})));
+            assert!(differs(
+                &json!({"requests": [{"model": "models/e"}, {"model": model}]})
+            ));
+        }
+        assert!(
+            Endpoint::gemini()
+                .differing_model("e", &json!({"model": "f"}))
+                .is_none()
+        );
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde::ser::{Serialize, Serializer};
 use super::Endpoint;
 
 /// Names of endpoints at the places by which stored answers name them. New ones stand at the end.
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 13] = [
     "chat",
     "responses",
     "embeddings",
@@ -18,6 +18,8 @@ const NAMES: [&str; 11] = [
     "input_tokens",
     "compact",
     "interactions",
+    "gemini_count_tokens",
+    "gemini_embeddings",
 ];
 /// The place of any other path. An answer of an endpoint without a place is stored, and converted to no other form.
 const OTHER: usize = 7;
@@ -54,7 +56,7 @@ mod tests {
             assert_eq!(postcard::from_bytes::<Endpoint>(&stored).unwrap(), endpoint);
         }
         assert_eq!(NAMES[OTHER], "other");
-        assert!(postcard::from_bytes::<Endpoint>(&[11]).is_err());
+        assert!(postcard::from_bytes::<Endpoint>(&[13]).is_err());
         for (_, endpoint) in wire::endpoints() {
             assert!(NAMES.contains(&endpoint.name.as_str()), "{}", endpoint.name);
         }

@@ -954,3 +954,60 @@ fn ids_of_answer(body: &str) -> (String, String) {
     let id = |value: &Value| value["id"].as_str().unwrap().to_owned();
     (id(&answer), id(&answer["output"][0]))
 }
+
+/// google-genai counts tokens and makes vectors at paths of their own.
+#[tokio::test]
+async fn counts_and_vectors_of_gemini_work_with_a_budget() {
+    let setup = setup("budget: {day: 1}").await;
+    let text = |text: &str| json!({"parts": [{"text": text}], "role": "user"});
+    let model = "models/gemini-embedding-001";
+    let count = json!({"contents": [text("How deep does a whale dive?")]});
+    let one = json!({"content": text("a whale"), "taskType": "RETRIEVAL_QUERY"});
+    let several = json!({"requests": [
+        {"model": model, "content": text("a whale")}, {"model": model, "content": text("a seal")},
+    ]});
+    let requests = [
+        (
+            "/v1beta/models/gemini-3.5-flash:countTokens",
+            &count,
+            "/totalTokens",
+        ),
+        (
+            "/v1beta/models/gemini-embedding-001:embedContent",
+            &one,
+            "/embedding/values/0",
+        ),
+        (
+            "/v1/models/gemini-embedding-001:batchEmbedContents",
+            &several,
+            "/embeddings/1/values/0",
+        ),
+    ];
+    for (path, body, result) in requests {
+        let first = ask(&setup, "cachalot-one", path, body, None).await;
+        assert_eq!(
+            (first.status, first.source()),
+            (200, "miss"),
+            "{}",
+            first.body
+        );
+        assert!(first.json().pointer(result).is_some(), "{}", first.body);
+        let first = setup.settled(first).await;
+        let second = ask(&setup, "cachalot-one", path, body, None).await;
+        assert_eq!(
+            (second.source(), &second.body),
+            ("hit", &first.body),
+            "{path}"
+        );
+    }
+    for (path, body) in [
+        (
+            requests[2].0,
+            json!({"requests": [{"model": "models/other", "content": text("x")}]}),
+        ),
+        (requests[1].0, json!({"content": text("x"), "unknown": 1})),
+    ] {
+        let refused = ask(&setup, "cachalot-one", path, &body, None).await;
+        assert_eq!(refused.status, 403, "{}", refused.body);
+    }
+}
