@@ -10,6 +10,9 @@ use cachalot_prefix::diagnosis::ColdPrefix;
 
 use crate::error_body::ErrorBody;
 
+/// Time after a refusal in which requests of the conversation are refused, too: no user has sent them. Measured with Claude
+/// Code 2.1.332 on 2026-12-01: it repeats a request with status 400 five times within 0.2 s, in other forms.
+const REPEATED_WITHIN: Millis = 2_000;
 /// Time after a refusal in which requests of the conversation are passed on.
 const CONFIRMED_FOR: Millis = 10 * 60 * 1_000;
 /// Maximum number of refusals that are known.
@@ -20,11 +23,15 @@ const MAX_REFUSALS: usize = 1_024;
 pub(crate) struct Refusals(HashMap<u64, Millis>);
 
 impl Refusals {
-    /// Returns true if a request of a conversation has to be refused now: none was within the last ten minutes.
+    /// Returns true if a request of a conversation has to be refused now: its user has not seen a refusal within the last
+    /// ten minutes.
     pub(crate) fn refuse(&mut self, conversation: u64, now: Millis) -> bool {
         self.0
             .retain(|_, at| (0..=CONFIRMED_FOR).contains(&now.saturating_sub(*at)));
-        if self.0.contains_key(&conversation) || self.0.len() >= MAX_REFUSALS {
+        if let Some(refused) = self.0.get(&conversation) {
+            return now.saturating_sub(*refused) < REPEATED_WITHIN;
+        }
+        if self.0.len() >= MAX_REFUSALS {
             return false;
         }
         self.0.insert(conversation, now);
@@ -65,6 +72,8 @@ mod tests {
     fn conversation_is_refused_once_in_ten_minutes() {
         let mut refusals = Refusals::default();
         assert!(refusals.refuse(1, 0));
+        assert!(refusals.refuse(1, REPEATED_WITHIN - 1));
+        assert!(!refusals.refuse(1, REPEATED_WITHIN));
         assert!(!refusals.refuse(1, CONFIRMED_FOR));
         assert!(refusals.refuse(2, CONFIRMED_FOR));
         assert!(refusals.refuse(1, CONFIRMED_FOR + 1));
