@@ -125,6 +125,24 @@ mod tests {
         }
     }
 
+    #[test]
+    fn text_may_begin_with_a_dollar_sign() {
+        for (text, expected) in [
+            ("a: $0.50", Some(500_000)),
+            ("a: '$1'", Some(1_000_000)),
+            ("a: 0.50", Some(500_000)),
+            ("a: $$1", None),
+            ("a: €1", None),
+        ] {
+            let node = cachalot_core::tree::parse("a.yaml", text).unwrap();
+            let entry = &node.as_map().unwrap()[0];
+            assert_eq!(amount(&entry.value, 6), expected, "{text}");
+            let mut problems = Vec::new();
+            check_amount(entry, 6, &mut problems);
+            assert_eq!(problems.is_empty(), expected.is_some(), "{text}");
+        }
+    }
+
     proptest! {
         /// A float that YAML parsed is formatted as it was written.
         #[test]
