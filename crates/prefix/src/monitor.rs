@@ -7,7 +7,8 @@ use cachalot_core::{Millis, SecretSet};
 use cachalot_model::{ComparisonParameter, Format, Reply, Usage};
 
 use crate::diagnosis::{
-    CountedPrefixes, Diagnosis, Observations, ProviderVerdict, RequestView, Rules, diagnose,
+    ColdPrefix, CountedPrefixes, Diagnosis, Observations, ProviderVerdict, RequestView, Rules,
+    cold_prefix, diagnose,
 };
 use crate::request::ComparedRequest;
 use cachalot_prompt::Namespace;
@@ -74,12 +75,13 @@ pub struct PrefixMonitor {
 }
 
 impl PrefixMonitor {
-    /// Creates a monitor for a conversation whose last request was sent by this or another process.
+    /// Creates a monitor for a conversation whose last request was sent by this or another process. `usage` is that of
+    /// its answer, if known.
     #[must_use]
-    pub fn resumed(last: SentRequest) -> Self {
+    pub fn resumed(last: SentRequest, usage: Option<Usage>) -> Self {
         let written = last.plan.marks().iter().map(|mark| mark.node).collect();
         Self {
-            last: Some((last, None)),
+            last: Some((last, usage)),
             answer: None,
             last_request: None,
             counted: CountedPrefixes::default(),
@@ -105,6 +107,38 @@ impl PrefixMonitor {
         self.last_request = Some(request);
     }
 
+    /// Returns the prefix that has expired before `next` is sent, with which the conversation would continue; see
+    /// [`cold_prefix`]. `None` for a first request.
+    #[must_use]
+    pub fn cold(&self, next: &SentRequest, rules: &Rules) -> Option<ColdPrefix> {
+        let (last, used) = self.last.as_ref()?;
+        let observed = self.observations(last, *used, next);
+        let rules = rules.clone().with_request_options(&next.tail);
+        cold_prefix(&last.sending(), &next.sending(), &observed, &rules)
+    }
+
+    /// Returns what is known of `next`, which follows the request `last`, before its answer.
+    fn observations(
+        &self,
+        last: &SentRequest,
+        used: Option<Usage>,
+        next: &SentRequest,
+    ) -> Observations<'_> {
+        let elapsed = last.at.zip(next.at).map(|(before, now)| {
+            // The clock may have been set back in between.
+            Duration::from_millis(now.saturating_sub(before).max(0).unsigned_abs())
+        });
+        Observations {
+            written: &self.written,
+            known: self.counted.known(),
+            previous: used,
+            reports_cache_reads: self.reports_cache_reads,
+            elapsed,
+            at: next.at,
+            ..Observations::default()
+        }
+    }
+
     /// Diagnoses the request in flight by its answer. Returns `None` for a first request, which continues
     /// nothing. The provider's own comparison counts if the request named the last answer. If the provider
     /// does not report cache reads, breaks that only such a report could show are not diagnosed. Secrets
@@ -126,21 +160,10 @@ impl PrefixMonitor {
         self.reports_cache_reads |=
             usage.is_some_and(|usage| usage.cache_read > 0 || usage.cache_write() > 0);
         let diagnosis = self.last.as_ref().map(|(last, used)| {
-            let elapsed = last.at.zip(last_request.at).map(|(before, now)| {
-                // The clock may have been set back in between.
-                Duration::from_millis(now.saturating_sub(before).max(0).unsigned_abs())
-            });
             let observed = Observations {
-                written: &self.written,
-                known: self.counted.known(),
-                previous: *used,
                 usage,
                 verdict,
-                reports_cache_reads: self.reports_cache_reads,
-                elapsed,
-                is_summarized: false,
-                respelled: &[],
-                at: last_request.at,
+                ..self.observations(last, *used, &last_request)
             };
             let rules = &rules.clone().with_request_options(&last_request.tail);
             if divergence(&last.prompt, &last_request.prompt).is_none() {

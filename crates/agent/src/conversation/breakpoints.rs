@@ -1,7 +1,7 @@
 //! Planning of the cache breakpoints in the requests of a conversation.
 
 use cachalot_core::Millis;
-use cachalot_model::Model;
+use cachalot_model::{Model, Usage};
 use cachalot_prompt::{Note, Pauses, Plan, PlanContext, Prompt, Rules, Session, plan};
 
 use crate::definition::AgentDefinition;
@@ -63,6 +63,17 @@ impl BreakpointPlanner {
             }
         }
         planned.plan
+    }
+
+    /// Returns the plan of the last request of a session whose breakpoints are not known. `usage` is that of all its
+    /// requests: they are assumed to have requested the longest lifetime for which the provider has written.
+    pub(super) fn last_sent(&self, prompt: &Prompt, usage: &Usage) -> Plan {
+        let plan_context = PlanContext {
+            previous_end: None,
+            pauses: Pauses::assumed(usage),
+            ..self.plan_context
+        };
+        plan(prompt, &self.rules, &plan_context).plan
     }
 
     /// Returns the plan of a request whose breakpoints are not known, as if it were the first one.

@@ -22,10 +22,10 @@ pub(super) fn resumed_monitor(session: &Session, planner: &BreakpointPlanner) ->
         return PrefixMonitor::default();
     }
     let prompt = session.prompt.without_last(messages.len() - last);
-    PrefixMonitor::resumed(SentRequest {
+    let request = SentRequest {
         // A single-turn session may have set no breakpoint; then there is nothing to read.
         plan: if session.totals.provider_keeps_prefix() {
-            planner.first(&prompt)
+            planner.last_sent(&prompt, &session.totals.usage)
         } else {
             Plan::none()
         },
@@ -36,5 +36,6 @@ pub(super) fn resumed_monitor(session: &Session, planner: &BreakpointPlanner) ->
         // The session was saved after its answer arrived; the lifetime of the provider's cache starts
         // slightly earlier.
         at: Some(session.saved_at()),
-    })
+    };
+    PrefixMonitor::resumed(request, session.last_usage)
 }

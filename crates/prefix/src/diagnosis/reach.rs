@@ -265,13 +265,32 @@ impl ReadEstimator<'_> {
             paid.uncached_input += lost - written;
             return paid;
         }
-        let last = self.next.plan.marks().last();
-        match last.map(|mark| mark.time) {
-            Some(MarkerTime::TwelveHours) => paid.cache_write_12h = lost,
-            Some(MarkerTime::OneHour) => paid.cache_write_1h = lost,
-            Some(MarkerTime::FiveMinutes) => paid.cache_write_5m = lost,
-            None if self.rules.lookback.is_some() => paid.uncached_input += lost,
-            None => paid.cache_write_other = lost,
+        let Some(last) = self.next.plan.marks().last() else {
+            if self.rules.lookback.is_some() {
+                paid.uncached_input += lost;
+            } else {
+                paid.cache_write_other = lost;
+            }
+            return paid;
+        };
+        // Each marker requests the lifetime of the part between the previous marker and itself. The lost tokens are
+        // the last ones of those that might have been read.
+        let mut rest = lost;
+        let mut begin = self.expected().saturating_sub(lost);
+        for mark in self.next.plan.marks() {
+            let end = self.scaled(total_at(self.next, mark.node));
+            let part = if mark == last {
+                rest
+            } else {
+                end.saturating_sub(begin).min(rest)
+            };
+            match mark.time {
+                MarkerTime::TwelveHours => paid.cache_write_12h += part,
+                MarkerTime::OneHour => paid.cache_write_1h += part,
+                MarkerTime::FiveMinutes => paid.cache_write_5m += part,
+            }
+            rest -= part;
+            begin = begin.max(end);
         }
         paid
     }

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cachalot_core::{Millis, SecretSet};
-use cachalot_model::wire::{FormatWire, MESSAGES};
-use cachalot_model::{Extra, Format, MarkerRules, Message, Parameters, Reply, StopReason, Usage};
+use cachalot_model::wire::{FormatWire, MESSAGES, MarkerTime};
+use cachalot_model::{
+    Catalog, Extra, Format, MarkerRules, Message, Parameters, Reply, StopReason, Usage,
+};
 use cachalot_prefix::diagnosis::{self, Reason};
 use cachalot_prefix::{PrefixMonitor, SentRequest};
-use cachalot_prompt::{Namespace, Prompt};
+use cachalot_prompt::{Mark, Namespace, Plan, Prompt};
 
 use super::marks;
 
@@ -148,14 +150,14 @@ fn fork_is_compared_with_its_parent_without_changing_it() {
 #[test]
 fn resumed_conversation_is_compared_with_its_last_request() {
     let first = said(&begun(&"s".repeat(9_000)), Message::user("one"));
-    let mut watch = PrefixMonitor::resumed(asked(&first, "m", 0));
+    let mut watch = PrefixMonitor::resumed(asked(&first, "m", 0), None);
     let second = said(&said(&first, Message::assistant("1")), Message::user("two"));
     watch.ask(asked(&second, "m", 60_000));
     let found = watch
         .answer(&used(0, 2_300), &rules(), &SecretSet::empty())
         .unwrap();
     assert_eq!(found.reason, Reason::EvictedOrUnknown, "{found:?}");
-    let mut late = PrefixMonitor::resumed(asked(&first, "m", 0));
+    let mut late = PrefixMonitor::resumed(asked(&first, "m", 0), None);
     late.ask(asked(&second, "m", 7_200_000));
     let found = late
         .answer(&used(0, 2_300), &rules(), &SecretSet::empty())
@@ -226,4 +228,60 @@ fn comparison_of_the_provider_is_used_if_it_names_the_last_answer() {
         assert_eq!(found.reason, expected, "{named}");
         assert_eq!(found.by_provider, expected == Reason::ToolsChanged);
     }
+}
+
+#[test]
+fn expired_prefix_is_found_before_the_next_request() {
+    let secret_set = SecretSet::empty();
+    let first = said(&begun(&"s".repeat(9_000)), Message::user("one"));
+    let second = said(&said(&first, Message::assistant("1")), Message::user("two"));
+    let next = |at| asked(&second, "claude-sonnet-4-5", at);
+    let mut monitor = PrefixMonitor::default();
+    assert_eq!(monitor.cold(&next(0), &rules()), None);
+    monitor.ask(asked(&first, "claude-sonnet-4-5", 0));
+    assert_eq!(monitor.cold(&next(400_000), &rules()), None);
+    let reply = used(0, 2_000);
+    monitor.answer(&reply, &rules(), &secret_set);
+    let request = asked(&first, "claude-sonnet-4-5", 0);
+    let resumed = PrefixMonitor::resumed(request, reply.usage);
+    for monitor in [monitor, resumed] {
+        for at in [-1, 0, 300_000] {
+            assert_eq!(monitor.cold(&next(at), &rules()), None, "{at}");
+        }
+        let cold = monitor.cold(&next(360_000), &rules()).unwrap();
+        assert_eq!((cold.idle.as_secs(), cold.lifetime.as_secs()), (360, 300));
+        assert_eq!((cold.tokens, cold.cost), (2_000, None));
+    }
+}
+
+/// The markers of a request with a longer lifetime apply to most of the prefix.
+#[test]
+fn each_marker_determines_the_price_of_the_part_before_it() {
+    let first = said(&begun(&"s".repeat(9_000)), Message::user("one"));
+    let second = said(&said(&first, Message::assistant("1")), Message::user("two"));
+    let monitor =
+        PrefixMonitor::resumed(asked(&first, "claude-sonnet-4-5", 0), used(0, 2_000).usage);
+    let catalog = Catalog::built_in();
+    let rules = diagnosis::Rules::new(
+        MarkerRules::find("anthropic", "claude-sonnet-4-5", Format::Messages),
+        catalog.find_by_name("claude-sonnet-4-5"),
+    );
+    let cost = |times: [MarkerTime; 2]| {
+        let mut next = asked(&second, "claude-sonnet-4-5", 4_000_000);
+        let newest = second.last().unwrap().depth;
+        let marks = [0, newest].into_iter().zip(times);
+        next.plan = Plan::from_marks(marks.map(|(node, time)| Mark { node, time }));
+        let cold = monitor.cold(&next, &rules).unwrap();
+        assert_eq!(cold.tokens, 2_000);
+        cold.cost.unwrap().picodollars
+    };
+    let (short, long) = (MarkerTime::FiveMinutes, MarkerTime::OneHour);
+    // $3.75 or $6 to write a million tokens, and $0.30 to read them.
+    assert_eq!(cost([short, short]), 2_000 * 3_450_000);
+    assert_eq!(cost([long, long]), 2_000 * 5_700_000);
+    let mixed = cost([long, short]);
+    assert!(
+        (1_950 * 5_700_000..2_000 * 5_700_000).contains(&mixed),
+        "{mixed}"
+    );
 }

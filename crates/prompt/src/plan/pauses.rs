@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use cachalot_core::Millis;
+use cachalot_model::Usage;
 
 use crate::chain::Prompt;
 use crate::marker_positions::begins_turn;
@@ -45,6 +46,23 @@ impl Pauses {
         Self {
             sent: Some(sent),
             recent: [None; 2],
+        }
+    }
+
+    /// Creates pauses that favor the longest lifetime for which the provider has written to its cache, by the usage of
+    /// a conversation. For a request whose pauses are not known.
+    #[must_use]
+    pub fn assumed(usage: &Usage) -> Self {
+        let pause = if usage.cache_write_12h > 0 {
+            Some(TWELVE_HOURS)
+        } else if usage.cache_write_1h > 0 {
+            Some(ONE_HOUR)
+        } else {
+            None
+        };
+        Self {
+            sent: None,
+            recent: [pause; 2],
         }
     }
 
