@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cachalot_core::suggest::did_you_mean;
 use cachalot_hooks::Event as When;
-use cachalot_model::Block;
+use cachalot_model::{Block, Message};
 use cachalot_tools::{ToolCall, Toolbox};
 use serde_json::Value;
 use tokio_util::sync::DropGuard;
@@ -17,6 +17,7 @@ use crate::delegate::Delegation;
 use crate::dependencies::Dependencies;
 use crate::fork::{Fork, ForkReport, ForkSpec};
 use crate::media;
+use crate::prefix_rewrite::PrefixRewrite;
 use crate::report::{Stop, TurnReport, UsageTotals};
 use crate::review::{self, Review, Reviews};
 use crate::sub_agents::SubAgents;
@@ -176,6 +177,25 @@ impl Chat {
         let attached = media::attach(attachments, image, &before, model.media()).await;
         self.attachments = attached.map_err(|error| refused(error.to_string()))?;
         Ok(())
+    }
+
+    /// Returns the cost of a message that would make the provider read an expired prefix anew, if the cost is above
+    /// that of the agent's guard (`prefix.guard`); for a caller that asks the user before the turn. `None` without a
+    /// guard, a price or a published lifetime. Nothing is sent, and the conversation is unchanged.
+    #[must_use]
+    pub fn prefix_rewrite(&self, text: &str) -> Option<PrefixRewrite> {
+        let guard = self.agent.prefix.guard?;
+        let now = self.shared.dependencies.clock.now();
+        let conversation = &self.active_session.conversation;
+        let (cold, longer_lifetime) = conversation.cold_prefix(Message::user(text), now)?;
+        let cost = cold.cost.filter(|cost| cost.picodollars > guard.above)?;
+        Some(PrefixRewrite {
+            idle: cold.idle,
+            lifetime: cold.lifetime,
+            tokens: cold.tokens,
+            cost,
+            longer_lifetime,
+        })
     }
 
     /// Runs one turn. When `cancel` is triggered or the future is dropped, running work is stopped; the

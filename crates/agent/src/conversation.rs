@@ -31,9 +31,11 @@ use cachalot_hooks::Transcript;
 use cachalot_model::{
     Block, Message, Model, OutputFormat, Parameters, Reply, Role, SettingChanges, Usage,
 };
-use cachalot_prefix::diagnosis::{self, Diagnosis};
+use cachalot_prefix::diagnosis::{self, ColdPrefix, Diagnosis};
 use cachalot_prefix::{PrefixMonitor, SentRequest};
-use cachalot_prompt::{Level, Namespace, Note, PlanContext, Prompt, Session, Tail, contiguous};
+use cachalot_prompt::{
+    Level, Namespace, Note, PlanContext, PrefixLifetime, Prompt, Session, Tail, contiguous,
+};
 use serde_json::{Map, Value};
 
 use crate::definition::AgentDefinition;
@@ -774,6 +776,30 @@ impl Conversation {
             tail: self.tail(parameters),
             at: Some(now),
         })
+    }
+
+    /// Returns the prefix that has expired before a request with `message` is sent, and the lifetime that would have
+    /// covered the pause, if the provider has a longer one. Nothing is sent or recorded.
+    pub(crate) fn cold_prefix(
+        &self,
+        message: Message,
+        now: Millis,
+    ) -> Option<(ColdPrefix, Option<PrefixLifetime>)> {
+        let (wire, parameters) = (self.model.wire(), self.parameters());
+        let mut prompt = self.session.prompt.clone();
+        for (message, pieces) in rendered(&self.model, vec![message]).ok()? {
+            prompt = prompt.append(&pieces, message);
+        }
+        let next = SentRequest {
+            plan: self.planner.preview(&prompt, now),
+            prompt,
+            namespace: Namespace::new(wire.format(), &parameters),
+            format: wire.format(),
+            tail: self.tail(parameters),
+            at: Some(now),
+        };
+        let cold = self.monitor.cold(&next, &self.rules)?;
+        Some((cold, self.planner.lifetime_for(cold.idle)))
     }
 
     fn send(&mut self, request: SentRequest) -> Bytes {

@@ -33,6 +33,7 @@ mod hook_emitter;
 mod inherit;
 mod media;
 mod normalized_reply;
+mod prefix_rewrite;
 mod prefix_warmup;
 mod protected;
 mod provenance;
@@ -59,6 +60,7 @@ pub use event::{
 };
 pub use fork::{Fork, ForkDifference, ForkReport, ForkSpec};
 pub use inherit::{Inherit, InheritedPart};
+pub use prefix_rewrite::PrefixRewrite;
 pub use provenance::Provenance;
 pub use report::{Stop, TurnReport, UsageTotals};
 pub use review_report::ReviewReport;

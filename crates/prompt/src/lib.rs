@@ -39,7 +39,7 @@ pub use head::{Origin, SessionHead, SessionTotals};
 pub use namespace::{Field, Namespace};
 pub use plan::{
     FIVE_MINUTES, MAX_MARKERS, Mark, Note, Part, Pauses, Plan, PlanContext, PlannedMarkers,
-    PrefixLifetime, PrefixSettings, Rules, plan,
+    PrefixGuard, PrefixLifetime, PrefixSettings, Rules, plan,
 };
 pub use removal::SweepReport;
 pub use session::{Session, Target};

@@ -12,7 +12,7 @@ mod rules;
 
 use cachalot_model::wire::MarkerTime;
 
-pub use lifetime::{PrefixLifetime, PrefixSettings};
+pub use lifetime::{PrefixGuard, PrefixLifetime, PrefixSettings};
 pub use note::{Note, Part};
 pub use pauses::{FIVE_MINUTES, Pauses};
 pub use planner::{PlanContext, PlannedMarkers, plan};

@@ -1,8 +1,12 @@
 //! Planning of the cache breakpoints in the requests of a conversation.
 
+use std::time::Duration;
+
 use cachalot_core::Millis;
 use cachalot_model::{Model, Usage};
-use cachalot_prompt::{Note, Pauses, Plan, PlanContext, Prompt, Rules, Session, plan};
+use cachalot_prompt::{
+    Note, Pauses, Plan, PlanContext, PrefixLifetime, Prompt, Rules, Session, plan,
+};
 
 use crate::definition::AgentDefinition;
 use crate::dependencies::Dependencies;
@@ -65,6 +69,13 @@ impl BreakpointPlanner {
         planned.plan
     }
 
+    /// Returns the plan that [`BreakpointPlanner::next`] would return. Nothing is recorded.
+    pub(super) fn preview(&self, prompt: &Prompt, now: Millis) -> Plan {
+        let mut plan_context = self.plan_context;
+        plan_context.pauses.count(prompt, now);
+        plan(prompt, &self.rules, &plan_context).plan
+    }
+
     /// Returns the plan of the last request of a session whose breakpoints are not known. `usage` is that of all its
     /// requests: they are assumed to have requested the longest lifetime for which the provider has written.
     pub(super) fn last_sent(&self, prompt: &Prompt, usage: &Usage) -> Plan {
@@ -104,6 +115,11 @@ impl BreakpointPlanner {
     /// Continues from a prefix up to `end` that another conversation has sent.
     pub(super) fn continue_from(&mut self, end: Option<u32>) {
         self.plan_context.previous_end = end;
+    }
+
+    /// Returns the shortest lifetime beyond the provider's shortest one that covers a pause, if it has one.
+    pub(super) fn lifetime_for(&self, pause: Duration) -> Option<PrefixLifetime> {
+        self.rules.lifetime_for(pause)
     }
 
     /// Returns the notes that were not returned before.

@@ -425,3 +425,37 @@ fn problems_of_a_review_are_reported_with_their_place() {
         assert!(load(&own, std::path::Path::new(".")).is_ok(), "{inherit}");
     }
 }
+
+#[test]
+fn guard_of_the_prefix_reads_an_amount() {
+    let guard = |text: &str| {
+        let file = format!("agents: {{root: {{model: gpt-4o, prefix: {{guard: {text}}}}}}}");
+        let team = load(&file, std::path::Path::new("."))?;
+        Ok::<_, Vec<Problem>>(team.entry().prefix.guard.map(|guard| guard.above))
+    };
+    for text in ["{above: 0.50}", "{above: $0.50}", "{above: '0.5'}"] {
+        assert_eq!(guard(text).unwrap(), Some(500_000_000_000), "{text}");
+    }
+    assert_eq!(guard("{above: 0}").unwrap(), Some(0));
+    for (text, expected) in [
+        (
+            "{above: fifty}",
+            "`above` must be a number that is not negative",
+        ),
+        (
+            "{above: -1}",
+            "`above` must be a number that is not negative",
+        ),
+        ("{}", "`above`"),
+        ("0.50", "`guard`"),
+    ] {
+        let problems = guard(text).unwrap_err();
+        assert_eq!(problems.len(), 1, "{text}: {problems:?}");
+        assert!(
+            problems[0].message.contains(expected),
+            "{text}: {problems:?}"
+        );
+    }
+    let team = load("agents: {root: {model: gpt-4o}}", std::path::Path::new(".")).unwrap();
+    assert_eq!(team.entry().prefix.guard, None);
+}

@@ -36,6 +36,7 @@ mod odd_answers;
 mod overflow;
 mod permissions;
 mod prefix;
+mod prefix_guard;
 mod resuming;
 mod retract;
 mod review;

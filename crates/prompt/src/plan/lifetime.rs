@@ -1,6 +1,7 @@
 //! The lifetime of cached prefixes.
 
-use cachalot_core::config::Settings;
+use cachalot_core::config::{ParameterKind as Kind, Settings};
+use cachalot_model::budget::{DOLLARS, dollars};
 
 /// The requested lifetime of cached prefixes. A longer one costs more to write.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Settings)]
@@ -35,6 +36,19 @@ pub struct PrefixSettings {
     // It stores digests of requests for that: see `ComparisonParameter` of `cachalot_model`.
     #[setting(default = false)]
     pub diagnostics: bool,
+    /// Asks before a message that makes the provider read an expired prefix anew, in a chat on a terminal.
+    pub guard: Option<PrefixGuard>,
+}
+
+/// Asks before a message that makes the provider read an expired prefix anew, in a chat on a terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Settings)]
+#[settings(name = "`guard`")]
+pub struct PrefixGuard {
+    /// The cost in US dollars, beyond that of reading the prefix from the cache, above which the chat asks.
+    ///
+    /// In picodollars (10⁻¹² $).
+    #[setting(kind = Kind::Custom(&DOLLARS), with = dollars)]
+    pub above: u64,
 }
 
 impl Default for PrefixSettings {
@@ -43,6 +57,7 @@ impl Default for PrefixSettings {
             keep: PrefixLifetime::default(),
             warn_above: 0.01,
             diagnostics: false,
+            guard: None,
         }
     }
 }

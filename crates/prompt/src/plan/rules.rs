@@ -1,8 +1,10 @@
 //! The provider's limits for markers.
 
+use std::time::Duration;
+
 use cachalot_model::{MarkerRules, Model, ModelLimits};
 
-use super::MAX_MARKERS;
+use super::{MAX_MARKERS, PrefixLifetime};
 
 /// The provider's limits for markers, for one model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +41,19 @@ impl Rules {
             one_hour: marker_rules.one_hour,
             twelve_hours: marker_rules.allows_twelve_hours(model),
             minimum: limits.minimum_cacheable.unwrap_or(marker_rules.minimum),
+        }
+    }
+
+    /// Returns the shortest lifetime that markers may request and that covers a pause; `None` if there is none beyond
+    /// the provider's shortest one.
+    #[must_use]
+    pub fn lifetime_for(&self, pause: Duration) -> Option<PrefixLifetime> {
+        if self.one_hour && pause <= Duration::from_hours(1) {
+            Some(PrefixLifetime::OneHour)
+        } else if self.twelve_hours && pause <= Duration::from_hours(12) {
+            Some(PrefixLifetime::TwelveHours)
+        } else {
+            None
         }
     }
 }
