@@ -15,6 +15,7 @@ mod model_names;
 mod open_terminal;
 mod pending_answers;
 pub(crate) mod pipe;
+mod prefix_guard;
 mod prompt;
 mod questions;
 pub(crate) mod resumption;

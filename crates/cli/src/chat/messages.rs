@@ -29,7 +29,8 @@ pub(super) fn plan_question() -> Question {
     }
 }
 
-fn choice(key: char, label: &str) -> Choice {
+/// Returns a choice without a text.
+pub(super) fn choice(key: char, label: &str) -> Choice {
     Choice {
         key,
         label: label.to_owned(),

@@ -15,6 +15,7 @@ use super::messages::{advise, complain, list_agents, plan_question};
 use super::mode::{ChatMode, ModeApprover};
 use super::model_names::ModelNames;
 use super::open_terminal::{open_terminal, windows};
+use super::prefix_guard;
 use super::prompt::Prompt;
 use super::questions::TerminalPrompter;
 use super::resumption::Resumption;
@@ -319,6 +320,13 @@ impl ChatLoop<'_> {
     /// Replaces the conversation with a summary. On failure, the conversation is unchanged.
     async fn compact(&mut self, interrupts: &mut Interrupts) -> NextStep {
         let cancel = CancellationToken::default();
+        let has_own_model = self.session.chat.agent().compaction.model.is_none();
+        // The user has asked for the summary, so that there is no question.
+        let rewrite = self.session.chat.prefix_rewrite("/compact");
+        if let Some(rewrite) = rewrite.filter(|_| has_own_model) {
+            let note = prefix_guard::describe_summary(&rewrite);
+            self.session.show.note(&note);
+        }
         let before = self.session.chat.total();
         let (compacted, next) =
             cancellable(self.session.chat.compact(&cancel), &cancel, interrupts).await;
@@ -388,6 +396,14 @@ impl ChatLoop<'_> {
         is_fresh: bool,
         interrupts: &mut Interrupts,
     ) -> Result<NextStep> {
+        if let Some(next) = self.withhold(text, interrupts).await {
+            // The message was not sent, so that `/fresh` still holds for the next one.
+            self.is_fresh |= is_fresh;
+            if text == typed {
+                self.session.prompt.return_message(text);
+            }
+            return Ok(next);
+        }
         let folders = Folders::new(
             self.session.bench.workspace(),
             self.session.setup.process_environment,
@@ -457,11 +473,9 @@ impl ChatLoop<'_> {
             // The next message may not be what the user wants now.
             self.session.prompt.return_queue();
         }
-        if self.session.prompt.is_asking() && !turned.leave {
-            // A time budget, or a signal from elsewhere, ended the turn while its question was open.
-            self.session
-                .show
-                .tell("the question is no longer open: press Enter to continue");
+        if !turned.leave {
+            // A time budget, or a signal from elsewhere, may have ended the turn while its question was open.
+            self.tell_of_open_question();
         }
         self.session.show.stdout()?;
         if turned.leave {
@@ -474,6 +488,33 @@ impl ChatLoop<'_> {
             self.offer_plan(interrupts).await
         } else {
             Ok(NextStep::Continue)
+        }
+    }
+
+    /// Asks about a message that makes the provider read an expired prefix anew, if the agent has a guard. Returns the
+    /// next step if the user does not send it; the conversation is unchanged.
+    async fn withhold(&self, text: &str, interrupts: &mut Interrupts) -> Option<NextStep> {
+        let rewrite = self.session.chat.prefix_rewrite(text)?;
+        self.session.show.pause();
+        let is_confirmed = tokio::select! {
+            is_confirmed = prefix_guard::confirm(&self.session.prompt, &rewrite) => is_confirmed,
+            signal = interrupts.next() => match signal {
+                Signal::End => return Some(NextStep::Leave),
+                Signal::Interrupt => {
+                    self.tell_of_open_question();
+                    false
+                }
+            }
+        };
+        (!is_confirmed).then_some(NextStep::Continue)
+    }
+
+    /// Prints how to close a question whose answer is still being read although nothing waits for it.
+    fn tell_of_open_question(&self) {
+        if self.session.prompt.is_asking() {
+            self.session
+                .show
+                .tell("the question is no longer open: press Enter to continue");
         }
     }
 

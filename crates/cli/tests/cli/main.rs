@@ -44,6 +44,7 @@ mod memory;
 mod models;
 mod operations;
 mod prefix;
+mod prefix_guard;
 mod prefix_live;
 mod prefix_plan;
 mod processes;
