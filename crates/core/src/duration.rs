@@ -314,6 +314,18 @@ pub fn shown(duration: Duration) -> String {
     }
 }
 
+/// Returns a duration for a sentence, in days, hours or minutes: `47 min`, `3 h 5 min`, `12 days`.
+#[must_use]
+pub fn rounded(duration: Duration) -> String {
+    let minutes = duration.as_secs() / 60;
+    match (minutes / 60, minutes % 60) {
+        (0, minutes) => format!("{minutes} min"),
+        (hours @ 48.., _) => format!("{} days", hours / 24),
+        (hours, 0) => format!("{hours} h"),
+        (hours, minutes) => format!("{hours} h {minutes} min"),
+    }
+}
+
 /// Returns the form of a duration whose units are written out, as in `5 minutes` or `1 hour 30 min`.
 fn spelled_out(text: &str) -> Option<String> {
     let mut short = String::new();
@@ -345,6 +357,19 @@ fn spelled_out(text: &str) -> Option<String> {
 #[allow(clippy::expect_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn durations_in_sentences_have_at_most_two_units() {
+        for (minutes, text) in [
+            (47, "47 min"),
+            (120, "2 h"),
+            (185, "3 h 5 min"),
+            (47 * 60, "47 h"),
+            (50 * 60, "2 days"),
+        ] {
+            assert_eq!(rounded(Duration::from_secs(minutes * 60 + 30)), text);
+        }
+    }
 
     #[test]
     fn durations_are_parsed_with_units() {

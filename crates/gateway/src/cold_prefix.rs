@@ -2,8 +2,8 @@
 //! decide.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
+use cachalot_core::duration::rounded;
 use cachalot_core::text::grouped;
 use cachalot_core::{Cost, Millis};
 use cachalot_prefix::diagnosis::ColdPrefix;
@@ -39,16 +39,6 @@ impl Refusals {
     }
 }
 
-/// Returns a duration in whole minutes, or in hours and minutes.
-fn shown(time: Duration) -> String {
-    let minutes = time.as_secs() / 60;
-    match (minutes / 60, minutes % 60) {
-        (0, minutes) => format!("{minutes} min"),
-        (hours, 0) => format!("{} h", grouped(hours)),
-        (hours, minutes) => format!("{} h {minutes} min", grouped(hours)),
-    }
-}
-
 /// Returns the response to a refused request.
 pub(crate) fn refusal(cold: &ColdPrefix, cost: Cost) -> ErrorBody {
     let message = format!(
@@ -57,8 +47,8 @@ pub(crate) fn refusal(cold: &ColdPrefix, cost: Cost) -> ErrorBody {
          Instead, begin a new conversation, or compact this one: that pays once, too, and shortens all later requests. \
          `prefix.keep_alive` of the gateway, or markers with a longer lifetime, keep a cache over such pauses \
          (prefix.guard)",
-        shown(cold.idle),
-        shown(cold.lifetime),
+        rounded(cold.idle),
+        rounded(cold.lifetime),
         grouped(cold.tokens),
     );
     ErrorBody::bad_request("cold_prefix", message)

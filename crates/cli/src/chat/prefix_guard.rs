@@ -1,9 +1,9 @@
 //! The question before a message that makes the provider read an expired prefix anew (`prefix.guard`).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use cachalot_agent::PrefixRewrite;
+use cachalot_core::duration::rounded;
 use cachalot_core::text::grouped;
 use cachalot_prompt::PrefixLifetime;
 
@@ -83,19 +83,10 @@ fn reading(rewrite: &PrefixRewrite) -> String {
     )
 }
 
-/// Returns a duration in days, hours or minutes: `47 min`, `3 h 5 min`, `12 days`.
-fn rounded(duration: Duration) -> String {
-    let minutes = duration.as_secs() / 60;
-    match (minutes / 60, minutes % 60) {
-        (0, minutes) => format!("{minutes} min"),
-        (hours @ 48.., _) => format!("{} days", hours / 24),
-        (hours, 0) => format!("{hours} h"),
-        (hours, minutes) => format!("{hours} h {minutes} min"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use cachalot_core::Cost;
 
     use super::*;
@@ -121,7 +112,5 @@ instead: /compact (costs this once, and later requests are shorter), /new (a new
         let [pause, _, alternatives] = describe(&rewrite(185, None));
         assert!(pause.contains("idle for 3 h 5 min,"), "{pause}");
         assert!(alternatives.ends_with("/new (a new conversation)"));
-        assert_eq!(rounded(Duration::from_hours(50)), "2 days");
-        assert_eq!(rounded(Duration::from_hours(12)), "12 h");
     }
 }
