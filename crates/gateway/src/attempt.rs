@@ -19,7 +19,7 @@ use crate::answer_form::AnswerForm;
 use crate::billing::Billing;
 use crate::body::Body;
 use crate::cache_status;
-use crate::call::{CallIdentity, CallParts, Sample};
+use crate::call::{CallIdentity, CallParts, Sample, tenant_of_credentials};
 use crate::call_ids::has_any;
 use crate::checksum;
 use crate::client_profile::Client;
@@ -31,7 +31,7 @@ use crate::error_body::{ErrorBody, NOT_CACHED};
 use crate::header;
 use crate::injection;
 use crate::keep_alive::Renewal;
-use crate::kept_answers::{KeptAnswers, Receiver};
+use crate::kept_answers::{self, KeptAnswers, Receiver, References};
 use crate::key_body::KeyBody;
 use crate::ordinals::{Ordinal, RunName};
 use crate::outbound::{Outbound, OutboundHead};
@@ -685,6 +685,7 @@ impl<'a> Attempt<'a> {
             is_of_operator: self.is_of_operator,
             watched,
             guard: read.prefix.guard,
+            references: self.references(),
             kept_for: self.kept_for(),
             numbered_calls: read.numbered_calls.clone(),
             keeps_refusals: self.recording().is_some(),
@@ -757,10 +758,36 @@ impl<'a> Attempt<'a> {
         })
     }
 
-    /// Returns who gets an answer that the provider keeps, for a client with a key of the gateway: others name objects of
-    /// their own accounts.
+    /// Returns the name by which answers that the provider keeps are noted: that of the key of the gateway or, in a
+    /// recording, which several accounts may share, that of the account. Other clients name objects of their own accounts.
+    fn receiver(&self) -> Option<String> {
+        let (read, shared) = (self.read, self.shared);
+        match read.caller.key() {
+            Some(key) => Some(key.name().to_owned()),
+            None => {
+                self.recording()?;
+                let query = read.parts.uri.query();
+                let account = tenant_of_credentials(&read.parts.headers, query, &shared.tenant_key);
+                Some(kept_answers::account(&account))
+            }
+        }
+    }
+
+    /// Returns what a request of a recording names of earlier answers, which another account may have recorded.
+    fn references(&self) -> Option<References> {
+        self.recording()?;
+        let read = self.read;
+        let ids = read.route.endpoint.kept_answers(read.parsed.value())?;
+        Some(References {
+            kept_answers: self.shared.kept_answers.clone(),
+            receiver: self.receiver()?,
+            ids: ids.into_iter().map(str::to_owned).collect(),
+        })
+    }
+
+    /// Returns who gets an answer that the provider keeps.
     fn kept_for(&self) -> Option<(KeptAnswers, Receiver)> {
-        let (read, key) = (self.read, self.read.caller.key()?);
+        let (read, key) = (self.read, self.receiver()?);
         // Of a compaction and a count, nothing is kept.
         read.route.endpoint.format()?;
         let store = read
@@ -771,7 +798,7 @@ impl<'a> Attempt<'a> {
             .as_ref()?;
         let is_kept = read.parsed.outline.get(store) != Some(&serde_json::Value::Bool(false));
         let receiver = Receiver {
-            key: key.name().to_owned(),
+            key,
             upstream: self.upstream.name().to_owned(),
         };
         is_kept.then(|| (self.shared.kept_answers.clone(), receiver))

@@ -22,7 +22,7 @@ use crate::delivery::Delivery;
 use crate::endpoint::Endpoint;
 use crate::error_body::ErrorBody;
 use crate::header;
-use crate::kept_answers::{KeptAnswers, Receiver};
+use crate::kept_answers::{KeptAnswers, Receiver, References};
 use crate::metrics::{Metrics, Payment};
 use crate::outbound::Outbound;
 use crate::payer::Payer;
@@ -91,6 +91,8 @@ pub(crate) struct RunContext {
     pub(crate) watched: Option<WatchedRequest>,
     /// The guard before an expired prefix.
     pub(crate) guard: Option<GuardConfig>,
+    /// What a request of a recording names of earlier answers.
+    pub(crate) references: Option<References>,
     /// Who gets the answer, if the provider keeps it for later requests.
     pub(crate) kept_for: Option<(KeptAnswers, Receiver)>,
     /// The IDs of calls that the key of the request has by their order only.
@@ -304,6 +306,9 @@ impl RunContext {
         &self,
         outbound: &Outbound,
     ) -> Result<(Response<Incoming>, Option<Reservation>), ErrorBody> {
+        if let Some(references) = &self.references {
+            references.check().await?;
+        }
         if let (Some(watched), Some(guard)) = (&self.watched, self.guard) {
             watched.guard(guard.above).await?;
         }

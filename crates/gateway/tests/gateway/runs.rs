@@ -316,6 +316,52 @@ async fn a_run_has_answers_that_the_provider_keeps_and_what_refers_to_them() {
 }
 
 #[tokio::test]
+async fn what_another_account_has_recorded_is_sent_to_none() {
+    const PATH: &str = "/x/secret/v1/responses";
+    let mut setup = Setup::new()
+        .await
+        .restarted(Some(command(Some("fix"))), false)
+        .await;
+    let kept = json!({"model": "gpt-4o-mini", "input": [{"role": "user", "content": "hello"}]});
+    let ask = async |setup: &Setup, credential: &str, body: &Value| {
+        let url = format!("{}{PATH}", setup.gateway.url());
+        let request = setup
+            .client
+            .post(url)
+            .bearer_auth(credential)
+            .body(body.to_string());
+        setup
+            .settled(read(request.header("content-type", "application/json")).await)
+            .await
+    };
+    let first = ask(&setup, "one", &kept).await;
+    let id = first.json()["output"][0]["id"].as_str().unwrap().to_owned();
+    let named = |text: &str| {
+        let mut body = kept.clone();
+        body["input"] =
+            json!([{"type": "item_reference", "id": id}, {"role": "user", "content": text}]);
+        body
+    };
+    assert_eq!(ask(&setup, "one", &named("go on")).await.source(), "miss");
+    // A credential that has changed within the process is one of the same client: the provider decides.
+    assert_eq!(ask(&setup, "changed", &named("else")).await.status, 404);
+    setup = setup.restarted(Some(command(Some("fix"))), false).await;
+    assert_eq!(ask(&setup, "two", &kept).await.source(), "hit");
+    assert_eq!(ask(&setup, "two", &named("go on")).await.source(), "hit");
+    let refused = ask(&setup, "two", &named("something else")).await;
+    assert_eq!(refused.status, 400);
+    let error = refused.json()["error"].clone();
+    assert_eq!(error["code"], "foreign_reference");
+    let message = error["message"].as_str().unwrap();
+    assert!(
+        message.contains(&id) && message.contains("--fresh"),
+        "{message}"
+    );
+    let own = ask(&setup, "one", &named("something else")).await;
+    assert_eq!((own.status, own.source()), (200, "miss"), "{}", own.body);
+}
+
+#[tokio::test]
 async fn a_run_has_answers_that_do_not_use_the_search_that_was_offered() {
     let script = "rules:\n  - user: x\n    steps: [{text: a}]\n";
     let setup = Setup::scripted(script).await;
