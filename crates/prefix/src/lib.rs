@@ -5,6 +5,7 @@
 //! - [`log`] reads request logs, or live traffic ([`log::LiveAnalyzer`]), and finds the conversations in them.
 //! - [`diagnosis`] compares a request with the one before it, and lints one request.
 //! - [`spend`] reads what coding agents leave on disk, and sums up tokens, money and avoidable cost.
+//! - [`what_if`] recomputes what the same requests would have cost with other lifetimes of the provider's cache.
 //! - [`PrefixMonitor`] does the same for a conversation that is running.
 
 pub mod diagnosis;
@@ -18,5 +19,6 @@ mod request_view;
 mod rollout;
 pub mod spend;
 mod timestamp;
+pub mod what_if;
 
 pub use monitor::{PrefixMonitor, SentRequest};

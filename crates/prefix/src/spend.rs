@@ -21,9 +21,12 @@ use std::sync::Arc;
 use crate::hash::hash;
 use cachalot_model::Usage;
 
+pub(crate) use answer::AnswerPlace;
 pub use answer::{Client, Loss, LossCause, PaidAnswer};
 pub use files::{Files, find_files, is_opencode_database};
 pub use totals::{Avoidable, SpendTotals};
+pub(crate) use totals::{cache_use, with_use};
+pub(crate) use transcripts::SLACK;
 
 use crate::lines::{LineError, Lines};
 use transcripts::{File, client_of, codex, document, opencode, qwen_code};

@@ -78,14 +78,37 @@ pub struct PaidAnswer {
     /// True if the transcript may lack the final count of the output.
     pub is_partial: bool,
     /// True if another copy of it, outside of sub-agents, gives the session.
-    pub(super) is_sidechain: bool,
+    pub(crate) is_sidechain: bool,
     /// Tokens that were written to the provider's cache again.
     pub loss: Option<Loss>,
+    /// Its place in a conversation.
+    pub(crate) place: AnswerPlace,
+}
+
+/// The place of an answer in a conversation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum AnswerPlace {
+    /// After the earlier answers of the same session and sub-agent, by time.
+    InSession {
+        /// The sub-agent, if the session has several.
+        agent: Option<Arc<str>>,
+    },
+    /// As the transcript records it.
+    Recorded {
+        /// The key of this answer.
+        key: u64,
+        /// The key of the answer before it by the same model.
+        previous: Option<u64>,
+        /// True for a sub-agent's answer.
+        is_sub_agent: bool,
+    },
+    /// Not known: a part of another answer, or one of several conversations without names.
+    Unknown,
 }
 
 impl PaidAnswer {
     /// Creates an answer whose cost results from the prices of its model.
-    pub(super) fn new(client: Client, model: Arc<str>, at: Option<Millis>, usage: Usage) -> Self {
+    pub(crate) fn new(client: Client, model: Arc<str>, at: Option<Millis>, usage: Usage) -> Self {
         Self {
             client,
             project: "".into(),
@@ -98,6 +121,16 @@ impl PaidAnswer {
             is_partial: false,
             is_sidechain: false,
             loss: None,
+            place: AnswerPlace::InSession { agent: None },
+        }
+    }
+
+    /// Returns an answer whose place in a conversation is not known, such as the sum of several.
+    #[must_use]
+    pub fn without_place(self) -> Self {
+        Self {
+            place: AnswerPlace::Unknown,
+            ..self
         }
     }
 

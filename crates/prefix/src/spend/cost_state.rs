@@ -215,21 +215,15 @@ impl CostStates {
                 if usage == Usage::default() {
                     continue;
                 }
+                let requests = PaidAnswer::new(Client::ClaudeCode, model, last.at, usage);
                 found.push(PaidAnswer {
-                    client: Client::ClaudeCode,
                     project: costs.project.clone().unwrap_or_else(|| "".into()),
                     session: Arc::clone(session),
-                    model,
-                    at: last.at,
-                    usage,
-                    cost: None,
                     terms: Terms {
                         geography: geography.clone(),
                         ..Terms::default()
                     },
-                    is_partial: false,
-                    is_sidechain: false,
-                    loss: None,
+                    ..requests.without_place()
                 });
             }
         }

@@ -170,7 +170,7 @@ fn listed<'c>(answer: &PaidAnswer, catalog: &'c Catalog) -> Option<&'c Price> {
 }
 
 /// Returns the use of the provider's cache. A write of unknown lifetime counts as one of five minutes.
-pub(super) fn cache_use(usage: &Usage) -> CacheUse {
+pub(crate) fn cache_use(usage: &Usage) -> CacheUse {
     CacheUse {
         read: usage.cache_read,
         written_5m: usage.cache_write_5m.saturating_add(usage.cache_write_other),
@@ -189,7 +189,8 @@ fn reading(usage: &Usage, tokens: u64) -> CacheUse {
     }
 }
 
-fn with_use(usage: &Usage, used: CacheUse) -> Usage {
+/// Returns the usage with another use of the provider's cache.
+pub(crate) fn with_use(usage: &Usage, used: CacheUse) -> Usage {
     Usage {
         cache_read: used.read,
         cache_write_5m: used.written_5m,

@@ -20,6 +20,7 @@ use serde::Deserialize;
 
 use super::{Client, SpendReader};
 use crate::rollout::Rollout;
+pub(crate) use claude_code::SLACK;
 
 /// The members that tell one format from another.
 #[derive(Deserialize)]

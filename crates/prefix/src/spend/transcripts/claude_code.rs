@@ -14,13 +14,13 @@ use serde_json::{Map, Value};
 
 use crate::hash::hash;
 use crate::spend::SpendReader;
-use crate::spend::answer::{Client, Loss, LossCause, PaidAnswer};
+use crate::spend::answer::{AnswerPlace, Client, Loss, LossCause, PaidAnswer};
 use crate::spend::cost_state::{CostState, SessionCosts};
 use crate::spend::totals::cache_use;
 use crate::timestamp;
 
 /// Maximum loss in tokens that is ignored: counts of the same prefix differ slightly.
-const SLACK: u64 = 128;
+pub(crate) const SLACK: u64 = 128;
 
 /// The model name in answers that no model gave.
 const SYNTHETIC: &str = "<synthetic>";
@@ -234,6 +234,8 @@ fn larger(one: &Usage, other: &Usage) -> Usage {
 
 /// The last answer of a conversation by a model.
 struct LastAnswer {
+    /// The key of the answer.
+    key: u64,
     used: CacheUse,
     at: Option<Millis>,
     /// The lifetime of its entries.
@@ -369,26 +371,21 @@ impl Transcript {
         };
         let is_sidechain = line.is_sidechain == Some(true);
         let paid = |model: Arc<str>, usage: Usage| PaidAnswer {
-            client: Client::ClaudeCode,
             project: Arc::clone(&project),
             session: Arc::clone(&session),
-            model,
-            at,
-            usage,
-            cost: None,
             terms: terms.clone(),
-            is_partial: false,
             is_sidechain,
-            loss: None,
+            place: AnswerPlace::Unknown,
+            ..PaidAnswer::new(Client::ClaudeCode, model, at, usage)
         };
         // The lines of an answer follow each other. Some servers report its usage in the last one only.
-        let loss = if self.current == **id || usage == Usage::default() {
-            None
+        let key = hash(("claude", &**id));
+        let (loss, place) = if self.current == **id || usage == Usage::default() {
+            (None, AnswerPlace::Unknown)
         } else {
             self.current = id.to_string();
-            self.loss(line, &model, &usage, at, &message, reader)
+            self.loss(line, key, &model, &usage, at, &message, reader)
         };
-        let key = hash(("claude", &**id));
         self.costs.has_answer(key);
         if session != own && usage == Usage::default() {
             reader.empty_copies.insert(key);
@@ -396,6 +393,10 @@ impl Transcript {
         let (answer, is_known) = reader.entry(key, || paid(Arc::clone(&model), usage));
         if !is_known || answer.usage == Usage::default() {
             answer.loss = loss;
+            answer.place = place;
+        } else if answer.is_sidechain && !is_sidechain && place != AnswerPlace::Unknown {
+            // A sub-agent's file may begin with copies of its parent's answers.
+            answer.place = place;
         }
         if is_known {
             merge(answer, &usage, &terms);
@@ -429,19 +430,21 @@ impl Transcript {
         true
     }
 
-    /// Returns the tokens that the request of an answer wrote again, and the cause.
+    /// Returns the tokens that the request of an answer wrote again with the cause, and the place of the answer.
+    #[expect(clippy::too_many_arguments, reason = "all parts of the answer's line")]
     fn loss(
         &mut self,
         line: &Line,
+        key: u64,
         model: &Arc<str>,
         usage: &Usage,
         at: Option<Millis>,
         message: &Message,
         reader: &mut SpendReader,
-    ) -> Option<Loss> {
+    ) -> (Option<Loss>, AnswerPlace) {
         // Lines of sub-agents without names may be of several conversations.
         if line.is_sidechain == Some(true) && line.agent_id.is_none() {
-            return None;
+            return (None, AnswerPlace::Unknown);
         }
         let conversation = self.conversation(line);
         let is_summarized = std::mem::take(&mut conversation.is_summarized);
@@ -453,12 +456,24 @@ impl Transcript {
             _ if used.written_1h > 0 && used.written_5m == 0 => ONE_HOUR,
             _ => FIVE_MINUTES,
         };
-        let now = LastAnswer { used, at, lifetime };
+        let now = LastAnswer {
+            key,
+            used,
+            at,
+            lifetime,
+        };
         conversation.last.insert(Arc::clone(model), now);
-        let last = last?;
+        let place = AnswerPlace::Recorded {
+            key,
+            previous: last.as_ref().map(|last| last.key),
+            is_sub_agent: line.agent_id.is_some(),
+        };
+        let Some(last) = last else {
+            return (None, place);
+        };
         let tokens = used.lost_since(&last.used);
         if tokens <= SLACK {
-            return None;
+            return (None, place);
         }
         let pause = last.at.zip(at).map(|(before, now)| now - before);
         let diagnosis = message.diagnostics.as_ref();
@@ -475,6 +490,6 @@ impl Transcript {
             (_, Some(pause)) if pause > last.lifetime => LossCause::Paused(pause),
             _ => LossCause::Unexplained,
         };
-        Some(Loss { tokens, cause })
+        (Some(Loss { tokens, cause }), place)
     }
 }

@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cachalot_accounting::Terms;
 use cachalot_model::Usage;
 use serde::Deserialize;
 
@@ -150,18 +149,11 @@ impl Chat {
         let (project, session) = (reader.name(folder), reader.name(&self.session));
         let model = reader.name(message.model.as_deref().unwrap_or_default());
         let usage = tokens.usage();
+        let at = message.timestamp.as_deref().and_then(timestamp::parse);
         let new = || PaidAnswer {
-            client: Client::GeminiCli,
             project,
             session,
-            model: Arc::clone(&model),
-            at: message.timestamp.as_deref().and_then(timestamp::parse),
-            usage,
-            cost: None,
-            terms: Terms::default(),
-            is_partial: false,
-            is_sidechain: false,
-            loss: None,
+            ..PaidAnswer::new(Client::GeminiCli, Arc::clone(&model), at, usage)
         };
         // A chat that continues another one repeats its messages, perhaps under the ID of another session. Short IDs
         // are not unique across sessions.

@@ -12,7 +12,7 @@ use cachalot_model::Usage;
 use serde::Deserialize;
 
 use crate::spend::SpendReader;
-use crate::spend::answer::{Client, PaidAnswer};
+use crate::spend::answer::{AnswerPlace, Client, PaidAnswer};
 use crate::timestamp;
 
 /// The beginnings of the kinds of lines.
@@ -170,6 +170,7 @@ impl Wire {
         };
         let session = reader.name(&self.session);
         let at = record.time.and_then(timestamp::from_number);
+        let agent = record.agent_id.as_deref().map(|agent| reader.name(agent));
         let time = record.time.map(f64::to_bits);
         let place = reader.place(&self.session, time.is_some());
         let key = ("kimi", time, &record.agent_id, alias, usage, place);
@@ -177,6 +178,7 @@ impl Wire {
             session,
             project,
             terms,
+            place: AnswerPlace::InSession { agent },
             ..PaidAnswer::new(Client::KimiCode, model, at, usage.usage())
         });
     }
