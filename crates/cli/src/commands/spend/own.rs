@@ -93,12 +93,14 @@ fn add_row(row: LedgerRow, answers: &mut Vec<PaidAnswer>, payments: &mut Payment
             payments.entry(session).or_default().push(answers.len());
         }
     } else if kind == CallKind::Request.as_str() {
+        answer = answer.without_place();
         answer.project = GATEWAY.into();
         answer.session = row.run.as_str().into();
         let in_input = row.input.as_ref().and_then(requested_model);
         let in_handle = || model_in_handle(row.handle.as_deref()?);
         answer.model = in_input.or_else(in_handle).unwrap_or_default().into();
     } else if kind == CallKind::Action.as_str() && row.session.is_none() {
+        answer = answer.without_place();
         answer.session = row.run.as_str().into();
         answer.model = row.name.as_str().into();
     } else {
@@ -184,7 +186,8 @@ fn add_session(
             std::mem::take(&mut usage),
             std::mem::take(&mut cost),
             saved,
-        );
+        )
+        .without_place();
         answer.project = Arc::clone(&project);
         answer.session = head.id.as_str().into();
         answer.model = head.model.as_str().into();

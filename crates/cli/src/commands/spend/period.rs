@@ -2,14 +2,13 @@
 
 use cachalot_core::Millis;
 
-use crate::arguments::Spend;
 use crate::command_error::{CommandError, Result};
 use crate::render::local_time::{TimeSpan, day};
 use crate::render::visible::on_one_line;
 use crate::wiring::ProcessEnvironment;
 
 /// The time that a report covers. A day is included as a whole, whether it is named as a date or as an age in days.
-pub(super) struct Period {
+pub(crate) struct Period {
     /// The first moment.
     since: Option<Millis>,
     /// The first moment that is not included.
@@ -17,15 +16,24 @@ pub(super) struct Period {
 }
 
 impl Period {
-    pub(super) fn new(arguments: &Spend, process_environment: &ProcessEnvironment) -> Result<Self> {
+    /// Parses `--since` and `--until`.
+    ///
+    /// # Errors
+    /// One of them is neither a date nor an age.
+    pub(crate) fn new(
+        since: Option<&str>,
+        until: Option<&str>,
+        process_environment: &ProcessEnvironment,
+    ) -> Result<Self> {
         let now = process_environment.clock.now();
         Ok(Self {
-            since: bound(arguments.since.as_deref(), "since", now)?.map(|bound| bound.begin),
-            until: bound(arguments.until.as_deref(), "until", now)?.map(|bound| bound.end),
+            since: bound(since, "since", now)?.map(|bound| bound.begin),
+            until: bound(until, "until", now)?.map(|bound| bound.end),
         })
     }
 
-    pub(super) fn contains(&self, at: Option<Millis>) -> bool {
+    /// True for a time of the period; an unknown time is in a period without bounds only.
+    pub(crate) fn contains(&self, at: Option<Millis>) -> bool {
         match at {
             Some(at) => {
                 self.since.is_none_or(|since| at >= since)
