@@ -373,6 +373,30 @@ pub(crate) enum PrefixCommand {
     Live(PrefixLive),
     /// Estimate the cost of a conversation with other cache markers or another model.
     Plan(PrefixPlan),
+    /// Recompute what past requests would have cost with other cache lifetimes, renewals or summaries, and recommend a
+    /// setting.
+    #[command(name = "whatif")]
+    WhatIf(PrefixWhatIf),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PrefixWhatIf {
+    /// Transcripts and request logs, or folders of them; `-` for a log on stdin [default: where the programs that are known
+    /// keep their transcripts].
+    #[arg(value_name = "LOG|TRANSCRIPTS")]
+    pub(crate) paths: Vec<PathBuf>,
+    /// Only what was paid since this date (2026-11-20) or age (7d, 12h); a day counts as a whole.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<String>,
+    /// Only what was paid until this date or age; a day counts as a whole.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) until: Option<String>,
+    /// Only projects whose path contains this text.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) project: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

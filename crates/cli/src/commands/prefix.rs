@@ -5,12 +5,13 @@ mod lint;
 mod live;
 mod plan;
 pub(crate) mod recorded_break;
+mod what_if;
 
 use crate::arguments::PrefixCommand;
 use crate::command_error::Result;
 use crate::wiring::{ProcessEnvironment, Warn};
 
-/// Analyzes logs, checks requests before they are sent, and follows running chats.
+/// Analyzes logs, checks requests before they are sent, follows running chats, and compares policies.
 ///
 /// # Errors
 /// A file cannot be read, or a check fails.
@@ -26,5 +27,8 @@ pub(crate) async fn run(
         PrefixCommand::Lint(arguments) => lint::lint(arguments, process_environment),
         PrefixCommand::Live(arguments) => live::live(arguments, process_environment, warn).await,
         PrefixCommand::Plan(arguments) => plan::plan(arguments, process_environment, warn).await,
+        PrefixCommand::WhatIf(arguments) => {
+            what_if::what_if(arguments, process_environment, warn).await
+        }
     }
 }

@@ -47,6 +47,7 @@ mod prefix;
 mod prefix_guard;
 mod prefix_live;
 mod prefix_plan;
+mod prefix_what_if;
 mod processes;
 mod provider;
 #[cfg(unix)]
