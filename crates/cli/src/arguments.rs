@@ -638,7 +638,7 @@ pub(crate) struct Exec {
     /// Renew the prefixes of idle conversations up to this time after their last request, such as 30m, while that pays.
     #[arg(long, value_name = "TIME", value_parser = age)]
     pub(crate) keep_alive: Option<Duration>,
-    /// The maximum cost of the renewals in one pause of a conversation, in US dollars.
+    /// The maximum of the estimated cost of the renewals in one pause of a conversation, in US dollars.
     #[arg(long, value_name = "DOLLARS", value_parser = dollars, requires = "keep_alive", default_value = "0.20")]
     pub(crate) keep_alive_max: u64,
     #[command(flatten)]

@@ -23,7 +23,7 @@ use crate::call::{CallIdentity, CallParts, Sample, tenant_of_credentials};
 use crate::call_ids::has_any;
 use crate::checksum;
 use crate::client_profile::Client;
-use crate::config::{CacheTimes, PrefixConfig};
+use crate::config::{CacheTimes, KeepAliveConfig, PrefixConfig};
 use crate::control::Controls;
 use crate::delivery::{Delivery, Recipient};
 use crate::endpoint::{Cacheability, DAY, MARKER_NAME};
@@ -103,6 +103,8 @@ pub(crate) struct ReadRequest<'a> {
     pub(crate) times: CacheTimes,
     pub(crate) span: &'a RequestSpan,
     pub(crate) prefix: PrefixConfig,
+    /// The number of the settings.
+    pub(crate) settings: u64,
 }
 
 /// The conditions under which the answer to a request is stored.
@@ -698,6 +700,45 @@ impl<'a> Attempt<'a> {
         }
     }
 
+    /// Returns the request that renews the prefix of the request while its conversation is idle, if the operator wants
+    /// that. A sub-agent is not continued by a user. A request that may cost more than its tokens may do more than to read
+    /// the prefix, such as to run a tool of the provider.
+    fn keep_alive(
+        &self,
+        identity: &CallIdentity,
+        outbound: &Outbound,
+    ) -> Option<(KeepAliveConfig, Arc<Renewal>)> {
+        let (read, shared) = (self.read, self.shared);
+        let config = read.prefix.keep_alive?;
+        if self.is_compressed() || read.sub_agent.is_some() || read.parsed.extra_charge().is_some()
+        {
+            return None;
+        }
+        let identity = identity.of_renewal();
+        let policy = self.policy(
+            &identity,
+            CacheMode::Off,
+            Some(Duration::ZERO),
+            SingleFlight::Off,
+        );
+        let renewal = Renewal {
+            outbound: outbound.clone(),
+            endpoint: read.route.endpoint,
+            model: read.model.clone(),
+            client: shared.client.clone(),
+            billing: self.billing(),
+            payer: self.payer.clone(),
+            is_of_operator: self.is_of_operator,
+            metrics: Arc::clone(&shared.metrics),
+            cache: shared.cache.clone(),
+            identity,
+            policy,
+            idle_timeout: shared.limits.idle_timeout,
+            settings: read.settings,
+        };
+        Some((config, Arc::new(renewal)))
+    }
+
     fn billing(&self) -> Billing {
         let (read, shared) = (self.read, self.shared);
         Billing::new(
@@ -739,22 +780,8 @@ impl<'a> Attempt<'a> {
             bytes: outbound.body().len(),
             body: self.sent_body(outbound),
             at: shared.clock.now(),
-            keep_alive: read
-                .prefix
-                .keep_alive
-                .filter(|_| !self.is_compressed())
-                .map(|config| {
-                    let renewal = Renewal {
-                        outbound: outbound.clone(),
-                        endpoint: read.route.endpoint,
-                        model: read.model.clone(),
-                        client: shared.client.clone(),
-                        billing: self.billing(),
-                        payer: self.payer.clone(),
-                        metrics: Arc::clone(&shared.metrics),
-                    };
-                    (config, Arc::new(renewal))
-                }),
+            keep_alive: self.keep_alive(identity, outbound),
+            is_guarded: read.prefix.guard.is_some(),
         })
     }
 

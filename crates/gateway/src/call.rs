@@ -127,6 +127,24 @@ impl CallIdentity {
         }
     }
 
+    /// Returns the identity of the requests that renew the prefix of this one.
+    pub(crate) fn of_renewal(&self) -> Self {
+        let (scope, name) = (self.scope.clone(), self.name.clone());
+        let input = Canonical::value(&json!({"keep_alive": "renewal", "of": self.key.to_string()}));
+        let key = Key::for_call(&Call {
+            kind: CallKind::Request,
+            scope: &scope,
+            name: &name,
+            input: &input,
+        });
+        Self {
+            scope,
+            name,
+            input,
+            key,
+        }
+    }
+
     /// The key of the call.
     pub(crate) fn key(&self) -> Key {
         self.key

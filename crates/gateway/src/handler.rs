@@ -245,7 +245,7 @@ impl Handler {
                     endpoint,
                     client: &client,
                     accepted: &settings.accepted,
-                    with_price: caller.key().is_some(),
+                    with_price: caller.key().is_some() || settings.prefix.keep_alive.is_some(),
                     max_values: limits.body_values,
                     index: &self.shared.pieces,
                     threads,
@@ -340,6 +340,7 @@ impl Handler {
             times: settings.times,
             span,
             prefix: settings.prefix,
+            settings: settings.number,
         };
         report.model.clone_from(&read.model);
         span.set_model(&read.model);

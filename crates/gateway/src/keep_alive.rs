@@ -1,8 +1,9 @@
 //! Renewal of the prefixes of idle conversations, before the provider's copies expire.
 //!
 //! A renewal is sent only if renewals would have saved more than they cost over the pauses of the same client that the
-//! ledger knows. Every pause that is longer than the lifetime of a prefix is recorded, with and without renewals. The
-//! last request of a conversation is held in memory, with its credential, while it may be renewed; it is never written.
+//! ledger knows. A pause that is longer than the lifetime of a prefix is recorded, with and without renewals, unless it is
+//! open when the process ends. The last request of a conversation is held in memory, with its credential, while it may
+//! be renewed; it is never written.
 
 mod pauses;
 mod renewal;
@@ -13,8 +14,8 @@ use std::time::Duration;
 
 use cachalot_cache::{Ledger, Payment, Scope};
 use cachalot_core::{Canonical, Clock, Cost, Digest, Millis, SecretSet, Spend};
+use cachalot_model::Usage;
 use cachalot_prefix::diagnosis::CachedPrefix;
-use cachalot_prefix::record;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -24,19 +25,19 @@ use crate::metrics::Metrics;
 use crate::prefix_watch::PrefixWatch;
 use pauses::{Pause, Pauses, Renewals};
 pub(crate) use renewal::Renewal;
-use renewal::Renewed;
+use renewal::RenewalFault;
 
 /// Maximum number of notices that wait for the task. Further ones are dropped: nothing is renewed then.
-const MAX_NOTICES: usize = 1_024;
+const MAX_NOTICES: usize = 64;
 /// Maximum number of idle conversations.
 const MAX_CONVERSATIONS: usize = 1_024;
 /// Maximum size of the requests that are held for renewals, in bytes.
 const MAX_BYTES: usize = 64 << 20;
 /// Interval in which the task compares times with the clock, which a suspended machine may advance by much.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// Part of the lifetime of a prefix that is left when it is renewed.
+/// The part of the lifetime of a prefix, as a divisor, that is left when it is renewed.
 const MARGIN: i64 = 10;
-/// Maximum number of pauses that are read from the ledger at the start.
+/// Maximum number of pauses that are read from the ledger.
 const MAX_READ_PAUSES: u32 = 10_000;
 /// The member of a row of the ledger with the length of a pause.
 const PAUSE: &str = "pause_ms";
@@ -62,13 +63,16 @@ pub(crate) struct AnsweredRequest {
 
 /// Messages to the task.
 pub(crate) enum Notice {
+    /// The next request of the conversation with this number was sent, at this time.
+    Continued(u64, Millis),
     Answered(Box<AnsweredRequest>),
     Renewed {
         number: u64,
         /// The time when the renewal was sent.
         at: Millis,
-        result: Result<Renewed, String>,
-        request: Arc<AnsweredRequest>,
+        result: Result<Option<Usage>, RenewalFault>,
+        /// The upstream and the model.
+        model: (String, String),
     },
 }
 
@@ -80,7 +84,7 @@ pub(crate) fn channel() -> (mpsc::Sender<Notice>, mpsc::Receiver<Notice>) {
 /// The task, and what it needs of a gateway.
 pub(crate) struct KeepAlive {
     pub(crate) sender: mpsc::WeakSender<Notice>,
-    /// The gateway, whose settings and keys may change; without it, the task ends.
+    /// The gateway, whose settings may change; without it, the task ends.
     pub(crate) handler: Weak<Handler>,
     pub(crate) prefixes: Weak<PrefixWatch>,
     pub(crate) ledger: Ledger,
@@ -101,23 +105,32 @@ pub(crate) struct IdleConversations {
 }
 
 struct IdleConversation {
-    request: Arc<AnsweredRequest>,
+    /// The time of its last request.
+    at: Millis,
+    client: String,
+    name: String,
+    prefix: Digest,
+    /// The upstream and the model.
+    model: (String, String),
     cached: CachedPrefix,
+    until: Millis,
     /// The last time when its prefix was read.
     used: Millis,
-    /// The number of renewals in this pause, and their cost in picodollars.
+    /// The number of renewals in this pause, and their estimated cost in picodollars.
     renewals: u64,
     spent: u64,
     state: State,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    Renewable,
+    /// Held for the next renewal.
+    Renewable(Arc<Renewal>),
     /// A renewal is in progress.
-    Renewing,
+    Renewing(Arc<Renewal>),
     /// Not renewed any more in this pause, of which only the length is of interest.
     Observed,
+    /// The next request was sent at this time.
+    Continued(Millis),
 }
 
 impl KeepAlive {
@@ -138,13 +151,14 @@ impl KeepAlive {
                 self.read_pauses().await;
             }
             match notice {
+                Some(Notice::Continued(number, at)) => self.idle.continued(number, at),
                 Some(Notice::Answered(request)) => self.answered(*request),
                 Some(Notice::Renewed {
                     number,
                     at,
                     result,
-                    request,
-                }) => self.renewed(number, at, result, &request),
+                    model,
+                }) => self.renewed(number, at, result, model),
                 None => {}
             }
             self.end_long_pauses();
@@ -177,9 +191,9 @@ impl KeepAlive {
     fn answered(&mut self, request: AnsweredRequest) {
         let before = request.previous_number;
         if let Some(ended) = before.and_then(|number| self.idle.conversations.remove(&number)) {
-            let length = request.at.saturating_sub(ended.request.at);
-            let is_kept = ended.renewals > 0 && request.read >= ended.cached.tokens / 2;
-            self.end_pause(&ended, length, true, is_kept);
+            let length = request.at.saturating_sub(ended.at);
+            let saved = ended.saved_by(request.at, request.read);
+            self.end_pause(&ended, length, true, saved);
         }
         let until = millis(request.config.until);
         let Some(cached) = request
@@ -188,75 +202,67 @@ impl KeepAlive {
         else {
             return;
         };
-        let (number, used) = (request.number, request.at);
-        let model = (
-            request.renewal.upstream().to_owned(),
-            request.renewal.model.clone(),
-        );
-        let is_refused = self.idle.refused.contains(&model);
+        let renewal = request.renewal;
         let conversation = IdleConversation {
-            request: Arc::new(request),
+            at: request.at,
+            client: request.client,
+            name: request.conversation,
+            prefix: request.prefix,
+            model: (renewal.upstream().to_owned(), renewal.model.clone()),
             cached,
-            used,
+            until,
+            used: request.at,
             renewals: 0,
             spent: 0,
-            state: if is_refused {
-                State::Observed
-            } else {
-                State::Renewable
-            },
+            state: State::Renewable(renewal),
         };
-        self.idle.add(number, conversation);
+        self.idle.add(request.number, conversation);
     }
 
     fn renewed(
         &mut self,
         number: u64,
         at: Millis,
-        result: Result<Renewed, String>,
-        request: &AnsweredRequest,
+        result: Result<Option<Usage>, RenewalFault>,
+        model: (String, String),
     ) {
-        let conversation = self.idle.conversations.get_mut(&number);
-        let renewed = match result {
-            Ok(renewed) => renewed,
-            Err(reason) => {
-                tracing::debug!(
-                    conversation = request.conversation,
-                    reason,
-                    "a prefix is not renewed"
-                );
-                let renewal = &request.renewal;
-                let model = (renewal.upstream().to_owned(), renewal.model.clone());
-                self.idle.refused.insert(model);
-                if let Some(conversation) = conversation {
-                    conversation.state = State::Observed;
-                }
-                return;
-            }
+        if result.is_ok() {
+            self.metrics.prefix_renewals.inc();
+        }
+        if let Err(RenewalFault::Unsupported(reason)) = &result {
+            tracing::debug!(
+                upstream = model.0,
+                model = model.1,
+                reason,
+                "prefixes are not renewed"
+            );
+            self.idle.refused.insert(model);
+        }
+        let Some(conversation) = self.idle.conversations.get_mut(&number) else {
+            return;
         };
-        self.metrics.prefix_renewals.inc();
-        let read = renewed.usage.map_or(0, |usage| usage.cache_read);
-        if let Some(conversation) = conversation {
-            conversation.renewals += 1;
-            conversation.spent = conversation
-                .spent
-                .saturating_add(renewed.spend.cost.picodollars);
-            conversation.used = at;
-            // The provider had dropped it, and has written it again.
-            let was_read = read >= conversation.cached.tokens / 2;
-            let is_known = renewed.unpriced.is_none();
-            conversation.state = if was_read && is_known {
-                State::Renewable
+        let usage = result.unwrap_or_else(|fault| {
+            tracing::debug!(?fault, "a prefix is not renewed");
+            None
+        });
+        let cached = &conversation.cached;
+        // Otherwise the provider had dropped it, and has written it again.
+        let was_read = usage.is_some_and(|usage| usage.cache_read >= cached.tokens / 2);
+        if let State::Renewing(renewal) = &conversation.state {
+            conversation.state = if was_read {
+                State::Renewable(Arc::clone(renewal))
             } else {
                 State::Observed
             };
+        }
+        if usage.is_some() {
+            conversation.renewals += 1;
+            conversation.spent += cached.renewal_cost.picodollars;
+            conversation.used = at;
             if let Some(prefixes) = self.prefixes.upgrade() {
                 prefixes.renewed(number, at);
             }
         }
-        let mut known = record::members(renewed.usage, None);
-        known.insert("keep_alive".to_owned(), json!("renewal"));
-        self.record(request, at, known, renewed.spend, Spend::default());
     }
 
     /// Records the end of a pause that was longer than the lifetime of the prefix.
@@ -265,74 +271,57 @@ impl KeepAlive {
         ended: &IdleConversation,
         length: Millis,
         is_resumed: bool,
-        is_kept: bool,
+        saved: Cost,
     ) {
         if length <= millis(ended.cached.lifetime) {
             return;
         }
-        let request = &ended.request;
         self.idle
             .pauses
-            .add(&request.client, Pause { length, is_resumed });
+            .add(&ended.client, Pause { length, is_resumed });
+        let (upstream, model) = &ended.model;
         let known = json!({
             "keep_alive": "pause", PAUSE: length, "resumed": is_resumed, "renewals": ended.renewals,
+            "session": ended.name, "upstream": upstream,
         });
-        let saved = Spend {
-            cost: if is_kept {
-                ended.cached.rewriting_cost
-            } else {
-                Cost::default()
-            },
-            ..Spend::default()
-        };
-        let known = known.as_object().cloned().unwrap_or_default();
-        let at = request.at.saturating_add(length);
-        self.record(request, at, known, Spend::default(), saved);
-    }
-
-    fn record(
-        &self,
-        request: &AnsweredRequest,
-        at: Millis,
-        mut known: serde_json::Map<String, Value>,
-        paid: Spend,
-        saved: Spend,
-    ) {
-        let renewal = &request.renewal;
-        known.insert("session".to_owned(), json!(request.conversation));
-        known.insert("upstream".to_owned(), json!(renewal.upstream()));
         self.ledger.record_payment(Payment {
-            at,
-            model: &format!("{}/{}", renewal.upstream(), renewal.model),
-            scope: &Scope::User(request.client.clone()),
-            session: &request.conversation,
+            at: ended.at.saturating_add(length),
+            model: &format!("{upstream}/{model}"),
+            scope: &Scope::User(ended.client.clone()),
+            session: &ended.name,
             on_behalf_of: None,
-            prefix: request.prefix,
-            input: Canonical::value(&known.into()),
+            prefix: ended.prefix,
+            input: Canonical::value(&known),
             reason: None,
-            paid,
-            saved,
+            // Each renewal has a row of its own.
+            paid: Spend::default(),
+            saved: Spend {
+                cost: saved,
+                ..Spend::default()
+            },
             secret_set: &self.secret_set,
         });
     }
 
-    /// Ends the pauses that are longer than renewals could bridge.
+    /// Ends the pauses that are longer than renewals could bridge, and those whose next request was not answered.
     fn end_long_pauses(&mut self) {
         let now = self.clock.now();
-        let is_over = |conversation: &IdleConversation| {
-            let longest =
-                millis(conversation.request.config.until) + millis(conversation.cached.lifetime);
-            let length = now.saturating_sub(conversation.request.at);
-            conversation.state != State::Renewing && length > longest
+        let is_over = |idle: &IdleConversation| {
+            let is_renewing = matches!(idle.state, State::Renewing(_));
+            let longest = idle.until.saturating_add(millis(idle.cached.lifetime));
+            !is_renewing && now.saturating_sub(idle.at) > longest
         };
-        let over = self.idle.conversations.iter();
-        let over = over.filter(|(_, conversation)| is_over(conversation));
-        let over: Vec<u64> = over.map(|(number, _)| *number).collect();
-        for number in over {
-            if let Some(ended) = self.idle.conversations.remove(&number) {
-                let length = now.saturating_sub(ended.request.at);
-                self.end_pause(&ended, length, false, false);
-            }
+        let over = self
+            .idle
+            .conversations
+            .extract_if(.., |_, idle| is_over(idle));
+        let over: Vec<IdleConversation> = over.map(|(_, idle)| idle).collect();
+        for ended in over {
+            let (length, is_resumed) = match ended.state {
+                State::Continued(at) => (at.saturating_sub(ended.at), true),
+                _ => (now.saturating_sub(ended.at), false),
+            };
+            self.end_pause(&ended, length, is_resumed, Cost::default());
         }
     }
 
@@ -343,34 +332,36 @@ impl KeepAlive {
         let now = self.clock.now();
         let idle = &mut self.idle;
         for (number, conversation) in &mut idle.conversations {
-            if conversation.state != State::Renewable || !conversation.is_due(now) {
+            let State::Renewable(renewal) = &conversation.state else {
+                continue;
+            };
+            // Whatever has changed in them: a key may be withdrawn, and a credential replaced.
+            let is_current = renewal.settings == settings.number;
+            let config = settings.prefix.keep_alive.filter(|_| is_current);
+            let is_refused = idle.refused.contains(&conversation.model);
+            if config.is_some() && !is_refused && !conversation.is_due(now) {
                 continue;
             }
-            let request = &conversation.request;
-            // Both may have been removed from the configuration in the meantime.
-            let key = request.renewal.payer.as_ref().map(|payer| payer.key.name());
-            let has_key =
-                key.is_none_or(|key| settings.keys.iter().any(|other| other.name() == key));
-            let config = settings.prefix.keep_alive.filter(|_| has_key);
             let renewals = config.and_then(|config| conversation.renewals(config, now));
-            let pauses = idle.pauses.of(&request.client);
-            let Some(sender) = self.sender.upgrade() else {
-                return Some(());
-            };
-            if !renewals.is_some_and(|renewals| renewals.pay(pauses)) {
+            let pauses = idle.pauses.of(&conversation.client);
+            let pays = renewals.is_some_and(|renewals| renewals.pay(pauses));
+            let sender = self.sender.upgrade();
+            let (true, false, Some(sender)) = (pays, is_refused, sender) else {
+                // Drops the request with its credential.
                 conversation.state = State::Observed;
                 continue;
-            }
-            tracing::debug!(conversation = request.conversation, "a prefix is renewed");
-            conversation.state = State::Renewing;
-            let (number, request) = (*number, Arc::clone(request));
+            };
+            tracing::debug!(conversation = conversation.name, "a prefix is renewed");
+            let (renewal, model) = (Arc::clone(renewal), conversation.model.clone());
+            conversation.state = State::Renewing(Arc::clone(&renewal));
+            let number = *number;
             tokio::spawn(async move {
-                let result = request.renewal.send().await;
+                let result = renewal.send().await;
                 let notice = Notice::Renewed {
                     number,
                     at: now,
                     result,
-                    request,
+                    model,
                 };
                 // An error means that the gateway has ended.
                 let _ = sender.send(notice).await;
@@ -381,22 +372,44 @@ impl KeepAlive {
 }
 
 impl IdleConversations {
-    /// Adds a conversation. The ones that were used least recently make room for it.
+    /// Adds a conversation. It takes the place of another one of the session, and the ones that were used least recently
+    /// make room for it.
     fn add(&mut self, number: u64, conversation: IdleConversation) {
+        let is_same = |other: &IdleConversation| {
+            (&other.client, &other.name) == (&conversation.client, &conversation.name)
+        };
+        self.conversations.retain(|_, other| !is_same(other));
         self.conversations.insert(number, conversation);
-        let bytes =
-            |conversation: &IdleConversation| conversation.request.renewal.outbound.body().len();
-        let mut held: usize = self.conversations.values().map(bytes).sum();
+        let mut held: usize = self
+            .conversations
+            .values()
+            .map(IdleConversation::bytes)
+            .sum();
         while held > MAX_BYTES || self.conversations.len() > MAX_CONVERSATIONS {
             let Some((_, oldest)) = self.conversations.pop_first() else {
                 return;
             };
-            held -= bytes(&oldest);
+            held -= oldest.bytes();
+        }
+    }
+
+    /// Notes that the next request of a conversation was sent: from then on, it is not idle.
+    fn continued(&mut self, number: u64, at: Millis) {
+        if let Some(conversation) = self.conversations.get_mut(&number) {
+            conversation.state = State::Continued(at);
         }
     }
 }
 
 impl IdleConversation {
+    /// The size of the request that is held, in bytes.
+    fn bytes(&self) -> usize {
+        match &self.state {
+            State::Renewable(renewal) | State::Renewing(renewal) => renewal.outbound.body().len(),
+            State::Observed | State::Continued(_) => 0,
+        }
+    }
+
     /// The time between two renewals.
     fn interval(&self) -> Millis {
         let lifetime = millis(self.cached.lifetime);
@@ -407,10 +420,23 @@ impl IdleConversation {
         now.saturating_sub(self.used) >= self.interval()
     }
 
+    /// Returns the cost that the renewals have saved a request at this time, of which the provider has read so many tokens
+    /// from its cache.
+    fn saved_by(&self, at: Millis, read: u64) -> Cost {
+        let is_kept = at.saturating_sub(self.used) <= millis(self.cached.lifetime);
+        if self.renewals == 0 || !is_kept {
+            return Cost::default();
+        }
+        let tokens = self.cached.tokens.max(1);
+        let all = u128::from(self.cached.rewriting_cost.picodollars);
+        let saved = all * u128::from(read.min(tokens)) / u128::from(tokens);
+        Cost::from_picodollars(u64::try_from(saved).unwrap_or(u64::MAX))
+    }
+
     /// Returns the renewals that may be sent from now on; `None` if it is too late.
     fn renewals(&self, config: KeepAliveConfig, now: Millis) -> Option<Renewals> {
         let (lifetime, interval) = (millis(self.cached.lifetime), self.interval());
-        let idle = now.saturating_sub(self.request.at);
+        let idle = now.saturating_sub(self.at);
         let left = millis(config.until).saturating_sub(idle);
         let cost = self.cached.renewal_cost.picodollars;
         if left < 0 || now.saturating_sub(self.used) >= lifetime {

@@ -92,17 +92,15 @@ impl KeptAnswers {
 
     /// Returns the first of these IDs that another process has noted for another receiver than `key`.
     pub(crate) async fn foreign<'i>(&self, key: &str, ids: &'i [String]) -> Option<&'i str> {
-        for id in ids.iter().take(MAX_IDS) {
+        let found = ids.iter().take(MAX_IDS).map(|id| async {
             let digest = self.digest(id);
             if self.noted.lock().contains(&digest) {
-                continue;
+                return None;
             }
-            let note = self.get(&digest).await;
-            if note.is_some_and(|note| note.receiver.key != key) {
-                return Some(id);
-            }
-        }
-        None
+            let note = self.get(&digest).await?;
+            (note.receiver.key != key).then_some(id.as_str())
+        });
+        join_all(found).await.into_iter().flatten().next()
     }
 
     /// Notes who has got the objects with these IDs. What the store does not take cannot be named later.

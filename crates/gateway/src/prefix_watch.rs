@@ -94,6 +94,8 @@ pub(crate) struct SentRequest {
     pub(crate) at: Millis,
     /// The request that renews its prefix, if the operator wants that.
     pub(crate) keep_alive: Option<(KeepAliveConfig, Arc<Renewal>)>,
+    /// True if requests with an expired prefix are refused.
+    pub(crate) is_guarded: bool,
 }
 
 impl SentRequest {
@@ -135,6 +137,8 @@ enum Message {
     /// A request will be sent: has its prefix expired, which costs more than these picodollars? The answer is what to
     /// refuse it with.
     Guarded(Arc<Held>, u64, oneshot::Sender<Option<ErrorBody>>),
+    /// The upstream has begun to answer: the prefix of the conversation was read.
+    Begun(Arc<Held>),
     /// The prefix of the conversation with this number was read.
     Renewed(u64, Millis),
 }
@@ -241,6 +245,15 @@ impl WatchedRequest {
         }
     }
 
+    /// Notes that the upstream has begun to answer, for the guard and for renewals: the client may not read the answer to
+    /// its end.
+    pub(crate) fn begun(&self) {
+        let request = &self.held.request;
+        if request.is_guarded || request.keep_alive.is_some() {
+            self.watch.send(Message::Begun(Arc::clone(&self.held)));
+        }
+    }
+
     /// Records that the request was answered.
     pub(crate) fn answered(&self, report: &AnswerReport) {
         let answer = LiveAnswer {
@@ -280,11 +293,23 @@ impl Recorder {
         match message {
             Message::Sent(held, previous) => self.look(&held.request, &previous),
             Message::Answered(held, answer) => self.record(&held.request, answer),
+            // The request was sent in the meantime.
+            Message::Guarded(_, _, sender) if sender.is_closed() => {}
+            Message::Begun(held) => self.begin(&held.request),
             Message::Guarded(held, above, sender) => {
                 // The client may have left.
                 let _ = sender.send(self.guard(&held.request, above));
             }
             Message::Renewed(number, at) => self.analyzer.renew(number, at),
+        }
+    }
+
+    fn begin(&mut self, request: &SentRequest) {
+        let continued = live(request, |live| self.analyzer.begin(live));
+        if let Ok(Some(number)) = continued {
+            // If the task is behind, a renewal may be sent that is not needed.
+            let notice = Notice::Continued(number, request.at);
+            let _ = self.keep_alive.try_send(notice);
         }
     }
 

@@ -317,6 +317,11 @@ impl RunContext {
             None => None,
         };
         let sent = self.client.send(outbound, &self.span).await;
+        if let (Some(watched), Ok(response)) = (&self.watched, &sent)
+            && response.status().is_success()
+        {
+            watched.begun();
+        }
         match (sent, reservation) {
             // Providers do not charge for errors, and the client may not read this one to its end.
             (Ok(response), Some(reservation)) if !response.status().is_success() => {

@@ -26,6 +26,8 @@ use crate::virtual_key::{PREFIX, VirtualKey, presented};
 /// Upstreams and keys of a gateway.
 #[derive(Debug, Clone)]
 pub struct Settings {
+    /// The number of these settings: a reload has the next one.
+    pub(crate) number: u64,
     pub(crate) upstreams: Vec<Arc<Upstream>>,
     pub(crate) keys: Vec<Arc<VirtualKey>>,
     pub(crate) times: CacheTimes,
@@ -108,6 +110,7 @@ impl Settings {
     #[must_use]
     pub fn new(upstreams: Vec<Upstream>) -> Self {
         Self {
+            number: 0,
             upstreams: upstreams.into_iter().map(Arc::new).collect(),
             keys: Vec::new(),
             times: CacheTimes::default(),
@@ -255,6 +258,7 @@ impl Settings {
     /// Takes over the counts of the last minute and the pauses of `old`, for keys and upstreams that are unchanged.
     #[must_use]
     pub(crate) fn succeed(mut self, old: &Self) -> Self {
+        self.number = old.number + 1;
         for key in &mut self.keys {
             // A key with other limits begins with new counts.
             if let Some(known) = old.keys.iter().find(|known| known.has_limits_of(key)) {

@@ -29,6 +29,12 @@ pub struct RenewalChanges {
 /// The reason why no such request is known.
 pub fn renewal(wire: &dyn Wire, model: &str, body: &[u8]) -> Result<Bytes, &'static str> {
     let settings = settings(body).map_err(|_| "the body is no JSON object")?;
+    let compacts = |management: &Value| management.to_string().contains("compact");
+    if settings.get("context_management").is_some_and(compacts) {
+        return Err(
+            "the provider may summarize the conversation, which costs more than to read it",
+        );
+    }
     let changes = wire.renewal(model, &settings)?;
     changed(body, &changes)
         .map(Bytes::from)

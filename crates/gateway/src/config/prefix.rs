@@ -46,7 +46,7 @@ pub(crate) struct KeepAliveConfig {
     /// The time after the last request of a conversation up to which its prefix is renewed, such as `30m`.
     #[setting(kind = DURATION)]
     pub(crate) until: Duration,
-    /// The maximum cost in US dollars of the renewals in one pause of a conversation.
+    /// The maximum of the estimated cost in US dollars of the renewals in one pause of a conversation.
     // In picodollars.
     #[setting(kind = Kind::Custom(&DOLLARS), with = dollars)]
     pub(crate) max: u64,

@@ -4,7 +4,7 @@ use cachalot_model::wire::shared_members::normalized;
 use cachalot_model::wire::{Operation, SharedMembers};
 use serde_json::Value;
 
-use super::members::{client_data, find_in, find_member};
+use super::members::{client_data, find_in, find_member, items_of};
 use super::{Endpoint, Object, Setting, UnknownCost, judging};
 
 impl Endpoint {
@@ -85,8 +85,10 @@ impl Endpoint {
             .filter(|_| self.operation() == Some(Operation::Embed));
         let is_in_path = wire.is_some_and(|wire| wire.has_model_in_path());
         let body = Some(body).filter(|_| is_in_path);
-        let requests = body.and_then(|body| body.get("requests")?.as_array());
-        body.into_iter().chain(requests.into_iter().flatten())
+        let requests = body.and_then(|body| body.get("requests"));
+        // A server may take one object for a list of one.
+        body.into_iter()
+            .chain(requests.into_iter().flat_map(items_of))
     }
 
     /// Returns true if the request asks for a cache write that lasts 12 hours.
@@ -265,6 +267,7 @@ x interactions {"input": [{"type": "function_result", "call_id": "c", "result": 
         }
         for model in [json!("f"), json!("models/f"), json!(1), json!(["e"])] {
             assert!(differs(&json!({"model": model})));
+            assert!(differs(&json!({"requests": {"model": model}})));
             assert!(differs(
                 &json!({"requests": [{"model": "models/e"}, {"model": model}]})
             ));

@@ -48,7 +48,9 @@ impl Renewals {
             let last = self
                 .idle
                 .saturating_add(self.interval.saturating_mul(number as i64 - 1));
-            let longer = pauses.clone().filter(|pause| pause.length > self.idle);
+            // The length of a pause that was not resumed is the time for which it was observed.
+            let is_longer = |pause: &Pause| pause.length > self.idle || !pause.is_resumed;
+            let longer = pauses.clone().filter(is_longer);
             let gains = longer.map(|pause| {
                 let is_bridged =
                     pause.is_resumed && pause.length <= last.saturating_add(self.lifetime);
@@ -145,6 +147,10 @@ mod tests {
         assert!(pay(renewals(4, 6), &rare));
         // All known pauses were over by now.
         assert!(!pay(renewals(13, 6), &short));
+        // Those that were abandoned before they were observed for as long as the current one count all the same.
+        let mut abandoned_before = vec![abandoned(); 20];
+        abandoned_before.extend([resumed(50), resumed(50)]);
+        assert!(!pay(renewals(36, 6), &abandoned_before));
         // Too few renewals are permitted to bridge them.
         let long = [resumed(30), resumed(30), resumed(31)];
         assert!(!pay(renewals(4, 3), &long));
@@ -178,7 +184,8 @@ mod tests {
             let series = renewals(idle, most);
             let best = (1..=most).map(|number| {
                 let mut gain = 0_i64;
-                for pause in pauses.iter().filter(|pause| pause.length > series.idle) {
+                let known = |pause: &&Pause| !pause.is_resumed || pause.length > series.idle;
+                for pause in pauses.iter().filter(known) {
                     let times = (0..number as i64).map(|nth| series.idle + nth * series.interval);
                     let sent = times.filter(|at| !pause.is_resumed || *at < pause.length);
                     let (count, last) = sent.fold((0, 0), |(count, _), at| (count + 1, at));

@@ -3,26 +3,29 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_core::Spend;
+use cachalot_cache::{Cache, Policy, Reason};
 use cachalot_model::Usage;
-use http_body_util::{BodyExt as _, Limited};
+use http::{HeaderValue, StatusCode};
+use http_body_util::BodyExt as _;
 use tokio::time::timeout;
 
 use crate::answer::AnswerReader;
+use crate::answer_form::AnswerForm;
 use crate::billing::Billing;
+use crate::call::CallIdentity;
 use crate::client::UpstreamClient;
 use crate::endpoint::Endpoint;
-use crate::error_body::ErrorBody;
-use crate::metrics::{Metrics, Payment};
+use crate::metrics::Metrics;
 use crate::outbound::Outbound;
+use crate::pass;
 use crate::payer::Payer;
-use crate::price_bound;
+use crate::run::RunContext;
 use crate::telemetry::upstream_span::UpstreamSpan;
 
-/// Maximum size of an answer, in bytes.
-const MAX_ANSWER: usize = 1 << 20;
 /// Time in which an answer has to be complete.
 const ANSWER_WITHIN: Duration = Duration::from_secs(120);
+/// The reason why the ledger has a row of the request.
+const REASON: &str = "it renews the prefix of an idle conversation in the provider's cache";
 
 /// The last request of a conversation, with the credential of its client, and everything that renewing its prefix needs.
 /// Exists in memory only.
@@ -34,15 +37,24 @@ pub(crate) struct Renewal {
     pub(crate) billing: Billing,
     /// The key of the gateway that pays.
     pub(crate) payer: Option<Payer>,
+    pub(crate) is_of_operator: bool,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) cache: Cache,
+    /// The identity of the renewals.
+    pub(crate) identity: CallIdentity,
+    pub(crate) policy: Policy,
+    pub(crate) idle_timeout: Duration,
+    /// The number of the settings with which the request was sent: others may have another credential or address.
+    pub(crate) settings: u64,
 }
 
-/// The answer to a renewal.
-pub(crate) struct Renewed {
-    pub(crate) spend: Spend,
-    /// The reason why the cost is not known.
-    pub(crate) unpriced: Option<String>,
-    pub(crate) usage: Option<Usage>,
+/// The reason why a prefix was not renewed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RenewalFault {
+    /// The upstream refuses such a request to the model, or there is none.
+    Unsupported(String),
+    /// It may succeed for another conversation or at another time.
+    Failed(String),
 }
 
 impl Renewal {
@@ -51,55 +63,65 @@ impl Renewal {
         self.outbound.upstream.name()
     }
 
-    /// Sends the renewal.
+    /// Sends the renewal, and returns the usage of its answer. It is paid for and recorded as any request.
     ///
     /// # Errors
-    /// The reason why nothing was renewed; nothing was paid for then, as far as known.
-    pub(crate) async fn send(&self) -> Result<Renewed, String> {
-        let outbound = self.outbound.renewal(self.endpoint, &self.model)?;
-        let refused = |error: ErrorBody| error.message;
-        let reservation = match &self.payer {
-            Some(payer) => payer.reserve().await.map_err(refused)?,
-            None => None,
-        };
-        let span = UpstreamSpan::none();
-        let upstream = &outbound.upstream;
-        let sent = self
-            .client
-            .send_once(upstream, outbound.request(), &span)
-            .await;
-        let (parts, body) = sent.map_err(refused)?.into_parts();
-        if !parts.status.is_success() {
-            if let Some(reservation) = reservation {
-                reservation.settle(0).await;
+    /// The upstream has not answered, or with an error.
+    pub(crate) async fn send(&self) -> Result<Option<Usage>, RenewalFault> {
+        let outbound = self.outbound.renewal(self.endpoint, &self.model);
+        let outbound = outbound.map_err(|reason| RenewalFault::Unsupported(reason.to_owned()))?;
+        let reason = Reason::Declined(REASON.into());
+        let call = self.identity.call();
+        let ticket = self
+            .cache
+            .bypass(self.identity.keyed(&call), &self.policy, reason.clone());
+        let answered = async {
+            let none = HeaderValue::from_static("");
+            let sent = pass::read(self.context(), &outbound, ticket, reason, none).await;
+            let (parts, mut body) = sent.map_err(|fault| fault.message)?.into_parts();
+            let mut reader = AnswerReader::new(self.endpoint, false, parts.status, &parts.headers);
+            // To its end, with which the request is paid for.
+            while let Some(frame) = body.frame().await {
+                let frame = frame.map_err(|error| error.to_string())?;
+                if let Ok(data) = frame.into_data() {
+                    reader.push(&data);
+                }
             }
-            return Err(format!("the upstream answered {}", parts.status.as_u16()));
-        }
-        let mut reader = AnswerReader::new(self.endpoint, false, parts.status, &parts.headers);
-        // Without its end, the answer has no usage, and the renewal is unpriced.
-        if let Ok(Ok(body)) = timeout(ANSWER_WITHIN, Limited::new(body, MAX_ANSWER).collect()).await
-        {
-            reader.push(&body.to_bytes());
-        }
-        let report = reader.finish();
-        let charged = self.billing.charge(&report);
-        let payment = Payment {
-            upstream: self.upstream(),
-            model: &self.model,
-            key: self.payer.as_ref().map_or("", |payer| payer.key.name()),
+            Ok::<_, String>((parts.status, reader))
         };
-        self.metrics.pay(payment, &charged);
-        if let Some(payer) = &self.payer {
-            payer.count(charged.spend);
+        let answered = timeout(ANSWER_WITHIN, answered).await;
+        let answered = answered.unwrap_or_else(|_| Err("no answer in time".to_owned()));
+        let (status, reader) = answered.map_err(RenewalFault::Failed)?;
+        let message = format!("the upstream answered {}", status.as_u16());
+        match status {
+            StatusCode::OK => Ok(reader.finish().usage),
+            StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::UNPROCESSABLE_ENTITY => {
+                Err(RenewalFault::Unsupported(message))
+            }
+            _ => Err(RenewalFault::Failed(message)),
         }
-        let cost = price_bound::picodollars(charged.spend.cost);
-        if let (Some(reservation), Some(cost)) = (reservation, cost) {
-            reservation.settle(cost).await;
+    }
+
+    fn context(&self) -> RunContext {
+        RunContext {
+            client: self.client.clone(),
+            billing: self.billing.clone(),
+            metrics: Arc::clone(&self.metrics),
+            endpoint: self.endpoint,
+            upstream: self.upstream().to_owned(),
+            model: self.model.clone(),
+            payer: self.payer.clone(),
+            is_of_operator: self.is_of_operator,
+            hides_usage: false,
+            form: AnswerForm::Whole,
+            watched: None,
+            guard: None,
+            references: None,
+            kept_for: None,
+            numbered_calls: Vec::new(),
+            keeps_refusals: false,
+            idle_timeout: self.idle_timeout,
+            span: UpstreamSpan::none(),
         }
-        Ok(Renewed {
-            spend: charged.spend,
-            unpriced: charged.unpriced,
-            usage: report.usage,
-        })
     }
 }

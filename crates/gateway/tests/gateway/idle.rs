@@ -6,8 +6,8 @@ use cachalot_cache::LedgerRow;
 use cachalot_core::Digest;
 use serde_json::{Value, json};
 
-use crate::fake_upstream::{FakeUpstream, answer, media};
-use crate::support::{Answer, Setup, read, until};
+use crate::fake_upstream::{FakeUpstream, Step, answer, media};
+use crate::support::{Answer, Setup, read, settings, until};
 
 const MESSAGES: &str = "/v1/messages";
 /// Tokens of the prefix that the fake upstream has in its cache: $0.60 to write at $6, $0.03 to read at $0.30.
@@ -81,10 +81,25 @@ async fn pauses(setup: &Setup, count: usize) -> Vec<LedgerRow> {
     ledger.payments_with("pause_ms", 100).unwrap()
 }
 
+/// Returns the rows of renewals in the ledger.
+fn renewals(setup: &Setup) -> Vec<LedgerRow> {
+    let rows = setup.cache.ledger().recent(100).unwrap();
+    let is_renewal = |row: &LedgerRow| {
+        let input = row.input.as_ref();
+        input.is_some_and(|input| input["keep_alive"] == "renewal")
+    };
+    rows.into_iter().filter(is_renewal).collect()
+}
+
 /// Asks turns of one conversation with pauses of eight minutes, so that the ledger knows three of them.
 async fn ask_with_pauses(setup: &Setup) {
+    ask_all_with_pauses(setup, request).await;
+}
+
+async fn ask_all_with_pauses(setup: &Setup, request: impl Fn(usize) -> Value) {
     for turn in 1..=4 {
-        assert_eq!(ask(setup, turn).await.status, 200);
+        let answered = read(setup.post(MESSAGES, &request(turn))).await;
+        assert_eq!(answered.status, 200, "{}", answered.body);
         pauses(setup, turn - 1).await;
         if turn < 4 {
             minutes(setup, 8.0);
@@ -188,18 +203,11 @@ async fn a_prefix_is_renewed_while_that_pays() {
     assert_eq!(minutes_of_pause, 12);
     // $3.75 - $0.30 for each million tokens.
     assert_eq!(last.saved.cost.dollars(), 0.345);
-    let rows = setup
-        .cache
-        .ledger()
-        .payments_with("keep_alive", 100)
-        .unwrap();
-    let renewals: Vec<&LedgerRow> = rows
-        .iter()
-        .filter(|row| row.input.as_ref().unwrap()["keep_alive"] == "renewal")
-        .collect();
+    let renewals = renewals(&setup);
     // 100,000 tokens read at $0.30, 10 of input at $3, one of output at $15.
     let cost = 0.03 + 0.00003 + 0.000015;
     for row in &renewals {
+        assert_eq!(row.kind, "request");
         assert!((row.paid.cost.dollars() - cost).abs() < 1e-9, "{row:?}");
         assert!(row.scope.starts_with("user:"), "{row:?}");
     }
@@ -247,6 +255,100 @@ async fn a_model_that_refuses_a_renewal_is_asked_for_none_again() {
 }
 
 #[tokio::test]
+async fn a_fault_ends_the_renewals_of_one_pause_only() {
+    let upstream = upstream("503 Service Unavailable").await;
+    let setup = setup(&upstream, "{keep_alive: {until: 30m, max: $1}}").await;
+    ask_with_pauses(&setup).await;
+    let asked = upstream.count();
+    minutes(&setup, 4.6);
+    until(async || upstream.count() == asked + 1).await;
+    minutes(&setup, 3.4);
+    assert_eq!(ask(&setup, 5).await.status, 200);
+    pauses(&setup, 4).await;
+    minutes(&setup, 4.6);
+    until(async || upstream.count() == asked + 3).await;
+    assert_eq!(metric(&setup, "cachalot_prefix_renewals_total").await, 0);
+}
+
+#[tokio::test]
+async fn a_request_with_a_tool_of_the_provider_is_not_renewed() {
+    let upstream = upstream("200 OK").await;
+    let setup = setup(&upstream, "{keep_alive: {until: 30m, max: $1}}").await;
+    ask_with_pauses(&setup).await;
+    // The pauses are those of the client. Another conversation has the tool.
+    let mut searching = request(1);
+    searching["system"] = json!("Answer in French. ".repeat(2_000));
+    searching["tools"] = json!([{"type": "web_search_20250305", "name": "web_search"}]);
+    assert_eq!(read(setup.post(MESSAGES, &searching)).await.status, 200);
+    let asked = upstream.count();
+    minutes(&setup, 4.6);
+    until(async || upstream.count() > asked).await;
+    tokio::time::sleep(Duration::from_millis(1_200)).await;
+    let renewed = &upstream.received()[asked..];
+    assert_eq!(renewed.len(), 1);
+    assert!(renewed[0].json().get("tools").is_none());
+}
+
+#[tokio::test]
+async fn other_settings_end_all_renewals() {
+    let upstream = upstream("200 OK").await;
+    let setup = setup(&upstream, "{keep_alive: {until: 30m, max: $1}}").await;
+    ask_with_pauses(&setup).await;
+    let asked = upstream.count();
+    // The same ones: a credential in the environment or in a file may have changed.
+    let url = format!("http://{}", upstream.address);
+    let file = format!(
+        "upstreams: {{anthropic: {{url: '{url}'}}}}\nprefix: {{keep_alive: {{until: 30m, max: $1}}}}"
+    );
+    setup.gateway.reload(settings(&file, &url));
+    minutes(&setup, 4.6);
+    tokio::time::sleep(Duration::from_millis(1_200)).await;
+    assert_eq!(upstream.count(), asked);
+}
+
+#[tokio::test]
+async fn a_request_that_is_being_answered_keeps_its_conversation_warm() {
+    let (sender, gate) = tokio::sync::watch::channel(false);
+    let upstream = FakeUpstream::start(move |received| {
+        let usage = json!({
+            "input_tokens": 10, "output_tokens": 1, "cache_read_input_tokens": CACHED,
+            "cache_creation_input_tokens": 0,
+        });
+        let body = json!({
+            "id": "msg", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5",
+            "stop_reason": "end_turn", "stop_sequence": null,
+            "content": [{"type": "text", "text": "answer"}], "usage": usage,
+        });
+        let mut steps = answer("200 OK", media(false), &body.to_string());
+        if received.number == 1 {
+            // The head and the beginning of the answer, and the rest when the test says so.
+            let Some(Step::Send(bytes)) = steps.pop() else {
+                return Vec::new();
+            };
+            let (begin, end) = bytes.split_at(bytes.len() - 10);
+            steps.push(Step::Send(begin.to_vec()));
+            steps.push(Step::Until(gate.clone()));
+            steps.push(Step::Send(end.to_vec()));
+        }
+        steps
+    })
+    .await;
+    let setup = setup(&upstream, "{guard: {above: $0}}").await;
+    assert_eq!(ask(&setup, 1).await.status, 200);
+    minutes(&setup, 4.0);
+    // A client that leaves before the end of the answer.
+    let left = setup
+        .post(MESSAGES, &request(2))
+        .header("x-cachalot-mode", "off");
+    let left = left.send().await.unwrap();
+    assert_eq!(left.status(), 200);
+    drop(left);
+    minutes(&setup, 4.0);
+    assert_eq!(ask(&setup, 3).await.status, 200);
+    drop(sender);
+}
+
+#[tokio::test]
 async fn a_renewal_counts_against_the_budget_of_its_key() {
     let upstream = upstream("200 OK").await;
     let digest = Digest::sha256(b"cachalot-one").to_hex();
@@ -290,9 +392,7 @@ prefix: {{keep_alive: {{until: 30m, max: $1}}}}",
     let ledger = setup.cache.ledger();
     until(async || {
         ledger.flush().await;
-        let rows = ledger.payments_with("keep_alive", 100).unwrap();
-        rows.iter()
-            .any(|row| row.input.as_ref().unwrap()["keep_alive"] == "renewal")
+        renewals(&setup).len() == 1
     })
     .await;
     let cost = used().await - before;

@@ -41,6 +41,11 @@ pub fn cold_prefix(
         rules,
     };
     let idle = observed.elapsed?;
+    // Some servers ignore markers.
+    let has_used_cache = |usage: Usage| usage.cache_read > 0 || usage.cache_write() > 0;
+    if rules.lookback.is_some() && !observed.previous.is_some_and(has_used_cache) {
+        return None;
+    }
     let (lifetime, kept) = estimator.expired(idle)?;
     let tokens = estimator.expected().saturating_sub(kept);
     (tokens > 0).then(|| ColdPrefix {
@@ -58,7 +63,7 @@ pub struct CachedPrefix {
     pub tokens: u64,
     /// Its published lifetime, from its last use.
     pub lifetime: Duration,
-    /// The cost of a request that renews it, at most.
+    /// The cost of a request that renews it, at the standard price.
     pub renewal_cost: Cost,
     /// The cost of writing it again, beyond that of reading it.
     pub rewriting_cost: Cost,

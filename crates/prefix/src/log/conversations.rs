@@ -150,6 +150,13 @@ impl Conversations {
         (!is_kept).then_some((matched.id, cold))
     }
 
+    /// Returns the number of the conversation whose last request `next` continues.
+    pub(super) fn continued(&self, next: &LoggedRequest) -> Option<u64> {
+        let turns = Turns::from_prompt(&next.request.compared.prompt);
+        let matched = self.open.find(next, &turns)?;
+        matched.is_continuation.then_some(matched.id)
+    }
+
     /// Returns the number of the conversation that the last answered request belongs to, until the next answer in it.
     pub(super) fn newest(&self) -> u64 {
         self.open.newest()

@@ -131,6 +131,20 @@ impl LiveAnalyzer {
         })
     }
 
+    /// Notes that a request was sent, before it is answered: it has read the prefix of the conversation that it continues.
+    /// Returns the number of that.
+    ///
+    /// # Errors
+    /// The body is no request in a known format.
+    pub fn begin(&mut self, request: LiveRequest<'_>) -> Result<Option<u64>, Error> {
+        let read = self.read(request)?;
+        let continued = self.conversations.continued(&read);
+        if let Some(number) = continued {
+            self.conversations.renew(number, request.at);
+        }
+        Ok(continued)
+    }
+
     /// Notes that the prefix of a conversation was read by a request that is none of it, and thereby renewed. `number` is
     /// that of [`LivePlacement::number`].
     pub fn renew(&mut self, number: u64, at: Millis) {

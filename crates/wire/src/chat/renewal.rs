@@ -9,14 +9,17 @@ pub(super) fn changes(request: &Map<String, Value>) -> Result<RenewalChanges, &'
     if request.contains_key("audio") {
         return Err("the price of an answer with audio is not bounded by its tokens");
     }
-    // Servers accept one of the two names, or both.
-    let limit = if request.contains_key("max_tokens") {
-        "max_tokens"
-    } else {
-        "max_completion_tokens"
-    };
+    // Servers know one of the two names, or both.
+    let mut limits = vec!["max_tokens", "max_completion_tokens"];
+    limits.retain(|name| request.get(*name).is_some_and(|limit| !limit.is_null()));
+    if limits.is_empty() {
+        limits.push("max_completion_tokens");
+    }
     Ok(RenewalChanges {
-        removed: &["n", "prediction", "stream", "stream_options"],
-        set: vec![(limit, RENEWAL_OUTPUT.into())],
+        removed: &["n", "prediction", "store", "stream", "stream_options"],
+        set: limits
+            .into_iter()
+            .map(|name| (name, RENEWAL_OUTPUT.into()))
+            .collect(),
     })
 }
