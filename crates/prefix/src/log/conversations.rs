@@ -127,7 +127,8 @@ impl Conversations {
         let matched = self.open.find(next, &turns)?;
         let thread = self.open.get(matched.id)?;
         let same = common(&thread.prompt, &next.request.compared.prompt);
-        let cold = self.compare(thread, next, same, cold_prefix)?;
+        let read = thread.at.max(thread.continued);
+        let cold = self.compare((thread, read), next, same, cold_prefix)?;
         if !matched.is_continuation {
             let relation = Relation {
                 thread,
@@ -150,11 +151,18 @@ impl Conversations {
         (!is_kept).then_some((matched.id, cold))
     }
 
-    /// Returns the number of the conversation whose last request `next` continues.
-    pub(super) fn continued(&self, next: &LoggedRequest) -> Option<u64> {
+    /// Notes that `next` was sent, before it is answered. Returns the number of the conversation whose last request it
+    /// continues.
+    pub(super) fn note_sent(&mut self, next: &LoggedRequest) -> Option<u64> {
         let turns = Turns::from_prompt(&next.request.compared.prompt);
         let matched = self.open.find(next, &turns)?;
-        matched.is_continuation.then_some(matched.id)
+        if !matched.is_continuation {
+            return None;
+        }
+        if let Some(at) = next.at {
+            self.open.begin(matched.id, at);
+        }
+        Some(matched.id)
     }
 
     /// Returns the number of the conversation that the last answered request belongs to, until the next answer in it.
@@ -191,22 +199,24 @@ impl Conversations {
     }
 
     fn diagnosis(&self, thread: &Thread, logged: &LoggedRequest, same: usize) -> Diagnosis {
-        self.compare(thread, logged, same, |previous, next, observed, rules| {
+        let last = (thread, thread.at);
+        self.compare(last, logged, same, |previous, next, observed, rules| {
             diagnose(previous, next, observed, rules, &self.secret_set)
         })
     }
 
-    /// Compares the last request of a conversation with the next one, of which the first `same` pieces are the same.
+    /// Compares the last request of a conversation, whose prefix was read at this time, with the next one, of which the
+    /// first `same` pieces are the same.
     fn compare<T>(
         &self,
-        thread: &Thread,
+        (thread, read): (&Thread, Option<Millis>),
         logged: &LoggedRequest,
         same: usize,
         compare: impl FnOnce(&RequestView<'_>, &RequestView<'_>, &Observations<'_>, &Rules) -> T,
     ) -> T {
         let request = &logged.request;
         let rules = Rules::of_request(request, &self.catalog);
-        let elapsed = thread.at.zip(logged.at).map(|(before, now)| now - before);
+        let elapsed = read.zip(logged.at).map(|(before, now)| now - before);
         let elapsed = elapsed.and_then(|millis| u64::try_from(millis).ok());
         let respelled = thread.respelled(logged, same);
         let observed = Observations {

@@ -138,11 +138,7 @@ impl LiveAnalyzer {
     /// The body is no request in a known format.
     pub fn begin(&mut self, request: LiveRequest<'_>) -> Result<Option<u64>, Error> {
         let read = self.read(request)?;
-        let continued = self.conversations.continued(&read);
-        if let Some(number) = continued {
-            self.conversations.renew(number, request.at);
-        }
-        Ok(continued)
+        Ok(self.conversations.note_sent(&read))
     }
 
     /// Notes that the prefix of a conversation was read by a request that is none of it, and thereby renewed. `number` is

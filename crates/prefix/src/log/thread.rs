@@ -34,6 +34,8 @@ pub(super) struct Thread {
     /// Prefixes whose tokens the provider has counted.
     pub(super) counted: CountedPrefixes,
     pub(super) at: Option<Millis>,
+    /// The time when a request that continues it was sent last, answered or not.
+    pub(super) continued: Option<Millis>,
     /// Indexes of the pieces that were marked as ends of cached prefixes.
     pub(super) written: Vec<u32>,
     pub(super) turns: Turns,
@@ -90,6 +92,7 @@ impl Thread {
             usage,
             counted,
             at,
+            continued: None,
             turns,
             answer,
             fingerprints,

@@ -171,6 +171,13 @@ impl Threads {
         self.last
     }
 
+    /// Notes that a request was sent that continues a conversation.
+    pub(super) fn begin(&mut self, id: u64, at: Millis) {
+        if let Some(thread) = self.threads.get_mut(&id) {
+            thread.continued = thread.continued.max(Some(at));
+        }
+    }
+
     /// Notes that the prefix of a conversation was read.
     pub(super) fn renew(&mut self, id: u64, at: Millis) {
         if let Some(thread) = self.threads.get_mut(&id) {

@@ -287,3 +287,29 @@ fn prefix_that_another_request_has_read_is_not_cold() {
     };
     assert!(analyzer.cold_prefix(other).unwrap().is_none());
 }
+
+#[test]
+fn request_that_was_sent_keeps_its_conversation_warm_and_is_diagnosed_by_the_one_before() {
+    let mut analyzer = analyzer(OpenLimits::default());
+    let written = Usage {
+        cache_write_5m: 8_000,
+        ..Usage::default()
+    };
+    ask_at(&mut analyzer, &marked_turn(1, "5m"), 0, written);
+    let second = marked_turn(2, "5m").to_string();
+    let number = analyzer.begin(live_at(&second, 400)).unwrap();
+    assert!(number.is_some());
+    // It was cut off, and the next one follows.
+    assert_eq!(cold(&mut analyzer, &marked_turn(3, "5m"), 600), None);
+    assert!(cold(&mut analyzer, &marked_turn(3, "5m"), 701).is_some());
+    let answer = LiveAnswer {
+        usage: Some(written),
+        ..LiveAnswer::default()
+    };
+    let placed = analyzer.take(live_at(&second, 400), answer).unwrap();
+    assert_eq!(placed.previous_number, number);
+    assert_eq!(placed.diagnosis.unwrap().reason, Reason::Expired);
+    let number = placed.number;
+    analyzer.renew(number, 1_800_000_000_000 + 690_000);
+    assert_eq!(cold(&mut analyzer, &marked_turn(3, "5m"), 980), None);
+}
