@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use cachalot_core::config::{Settings, Word};
+use cachalot_gateway::MIN_KEEP_ALIVE;
 use cachalot_hooks::Dialect;
 use cachalot_workflow::format::PythonRunner;
 use clap::builder::PossibleValuesParser;
@@ -636,7 +637,7 @@ pub(crate) struct Exec {
     #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
     pub(crate) guard: Option<u64>,
     /// Renew the prefixes of idle conversations up to this time after their last request, such as 30m, while that pays.
-    #[arg(long, value_name = "TIME", value_parser = age)]
+    #[arg(long, value_name = "TIME", value_parser = keep_alive_time)]
     pub(crate) keep_alive: Option<Duration>,
     /// The maximum of the estimated cost of the renewals in one pause of a conversation, in US dollars.
     #[arg(long, value_name = "DOLLARS", value_parser = dollars, requires = "keep_alive", default_value = "0.20")]
@@ -809,6 +810,16 @@ pub(crate) enum LedgerCommand {
 fn dollars(text: &str) -> Result<u64, String> {
     let amount = cachalot_model::budget::parse_dollars(text);
     amount.ok_or_else(|| "an amount in US dollars is expected, such as 0.50".to_owned())
+}
+
+fn keep_alive_time(text: &str) -> Result<Duration, String> {
+    let time = age(text)?;
+    if time > MIN_KEEP_ALIVE {
+        Ok(time)
+    } else {
+        let reason = "nothing is renewed within the shortest lifetime of a prefix; write more than 5m, such as 30m";
+        Err(reason.to_owned())
+    }
 }
 
 fn age(text: &str) -> Result<Duration, String> {

@@ -27,6 +27,7 @@ use crate::client_profile::{Client, ClientProfile, check_clients};
 #[cfg(test)]
 pub(crate) use key::WhenUnavailable;
 pub(crate) use key::{BudgetConfig, KeyConfig};
+pub use prefix::MIN_KEEP_ALIVE;
 pub(crate) use prefix::{GuardConfig, KeepAliveConfig, PrefixConfig};
 use telemetry::TelemetryConfig;
 pub(crate) use upstream::UpstreamConfig;

@@ -112,7 +112,7 @@ pub use client_setup::{
     RecognizedClient, ReplacedBaseUrl,
 };
 pub use command::CommandRun;
-pub use config::{AdminConfig, Config, TlsFiles, keys};
+pub use config::{AdminConfig, Config, MIN_KEEP_ALIVE, TlsFiles, keys};
 pub use limits::Limits;
 pub use payments::{ModelPayments, Payments};
 pub use readiness::DigestKeyCheck;

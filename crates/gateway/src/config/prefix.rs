@@ -52,6 +52,9 @@ pub(crate) struct KeepAliveConfig {
     pub(crate) max: u64,
 }
 
+/// The shortest lifetime of a prefix in the cache of a provider: nothing is renewed within it.
+pub const MIN_KEEP_ALIVE: Duration = Duration::from_mins(5);
+
 impl Default for PrefixConfig {
     fn default() -> Self {
         Self {
@@ -70,12 +73,53 @@ fn check(config: &PrefixConfig, values: Values<'_>, problems: &mut Vec<Problem>)
         ("guard", config.guard.is_some()),
         ("keep_alive", config.keep_alive.is_some()),
     ];
+    let keep_alive = config.keep_alive;
+    if keep_alive.is_some_and(|keep_alive| keep_alive.until <= MIN_KEEP_ALIVE) {
+        let message =
+            "`until` is no longer than the shortest lifetime of a prefix: nothing is renewed";
+        let problem = Problem::new("out-of-range", message).at(&values.place("keep_alive"));
+        problems.push(problem.help("write more than 5m, such as 30m"));
+    }
     for (name, is_set) in needs_watch {
         if is_set && !config.watch {
             let message =
                 format!("`{name}` needs the conversations that `watch: false` leaves out");
             let problem = Problem::new("bad-value", message).at(&values.place(name));
             problems.push(problem.help("remove `watch: false`"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Config;
+
+    fn problems(prefix: &str) -> Vec<String> {
+        let read = Config::parse("gateway.yaml", &format!("prefix: {prefix}"));
+        let problems = read.err().unwrap_or_default();
+        problems
+            .iter()
+            .map(|problem| problem.message.clone())
+            .collect()
+    }
+
+    #[test]
+    fn options_without_an_effect_are_refused() {
+        assert!(problems("{guard: {above: $0.50}, keep_alive: {until: 30m, max: 0.2}}").is_empty());
+        for (prefix, expected) in [
+            ("{keep_alive: {until: 5m, max: 1}}", "nothing is renewed"),
+            ("{keep_alive: {until: 30, max: 1}}", "nothing is renewed"),
+            ("{watch: false, guard: {above: 1}}", "`guard` needs"),
+            (
+                "{watch: false, keep_alive: {until: 1h, max: 1}}",
+                "`keep_alive` needs",
+            ),
+        ] {
+            let found = problems(prefix);
+            assert!(
+                found.iter().any(|problem| problem.contains(expected)),
+                "{prefix}: {found:?}"
+            );
         }
     }
 }
