@@ -30,7 +30,6 @@ use crate::endpoint::{Cacheability, DAY, MARKER_NAME};
 use crate::error_body::{ErrorBody, NOT_CACHED};
 use crate::header;
 use crate::injection;
-use crate::keep_alive::Renewal;
 use crate::kept_answers::{self, KeptAnswers, Receiver, References};
 use crate::key_body::KeyBody;
 use crate::ordinals::{Ordinal, RunName};
@@ -41,6 +40,8 @@ use crate::payer::Payer;
 use crate::prefix_watch::{self, PreviousBreak, SentBody, SentRequest, WatchedRequest};
 use crate::price_bound;
 use crate::recorded::FirstChunk;
+use crate::renewal::Renewal;
+use crate::renewal_notice::Renew;
 use crate::replay::{self, Pace};
 use crate::request_api::Decision;
 use crate::request_body::RequestBody;
@@ -707,7 +708,7 @@ impl<'a> Attempt<'a> {
         &self,
         identity: &CallIdentity,
         outbound: &Outbound,
-    ) -> Option<(KeepAliveConfig, Arc<Renewal>)> {
+    ) -> Option<(KeepAliveConfig, Arc<dyn Renew>)> {
         let (read, shared) = (self.read, self.shared);
         let config = read.prefix.keep_alive?;
         if self.is_compressed() || read.sub_agent.is_some() || read.parsed.extra_charge().is_some()

@@ -6,10 +6,9 @@
 //! be renewed; it is never written.
 
 mod pauses;
-mod renewal;
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cachalot_cache::{Ledger, Payment, Scope};
@@ -20,12 +19,10 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use crate::config::KeepAliveConfig;
-use crate::handler::Handler;
 use crate::metrics::Metrics;
-use crate::prefix_watch::PrefixWatch;
+use crate::renewal_notice::{AnsweredRequest, Notice, Renew, RenewalFault};
+use crate::settings::Settings;
 use pauses::{Pause, Pauses, Renewals};
-pub(crate) use renewal::Renewal;
-use renewal::RenewalFault;
 
 /// Maximum number of notices that wait for the task. Further ones are dropped: nothing is renewed then.
 const MAX_NOTICES: usize = 64;
@@ -42,40 +39,6 @@ const MAX_READ_PAUSES: u32 = 10_000;
 /// The member of a row of the ledger with the length of a pause.
 const PAUSE: &str = "pause_ms";
 
-/// A request that was answered.
-pub(crate) struct AnsweredRequest {
-    /// The number of its conversation, until the next answer in it.
-    pub(crate) number: u64,
-    /// The number that the conversation had before the request.
-    pub(crate) previous_number: Option<u64>,
-    pub(crate) at: Millis,
-    /// The client.
-    pub(crate) client: String,
-    pub(crate) conversation: String,
-    /// The digest of everything that was sent.
-    pub(crate) prefix: Digest,
-    pub(crate) cached: Option<CachedPrefix>,
-    /// The tokens that the provider read from its cache.
-    pub(crate) read: u64,
-    pub(crate) config: KeepAliveConfig,
-    pub(crate) renewal: Arc<Renewal>,
-}
-
-/// Messages to the task.
-pub(crate) enum Notice {
-    /// The next request of the conversation with this number was sent, at this time.
-    Continued(u64, Millis),
-    Answered(Box<AnsweredRequest>),
-    Renewed {
-        number: u64,
-        /// The time when the renewal was sent.
-        at: Millis,
-        result: Result<Option<Usage>, RenewalFault>,
-        /// The upstream and the model.
-        model: (String, String),
-    },
-}
-
 /// Creates the channel to the task.
 pub(crate) fn channel() -> (mpsc::Sender<Notice>, mpsc::Receiver<Notice>) {
     mpsc::channel(MAX_NOTICES)
@@ -84,9 +47,10 @@ pub(crate) fn channel() -> (mpsc::Sender<Notice>, mpsc::Receiver<Notice>) {
 /// The task, and what it needs of a gateway.
 pub(crate) struct KeepAlive {
     pub(crate) sender: mpsc::WeakSender<Notice>,
-    /// The gateway, whose settings may change; without it, the task ends.
-    pub(crate) handler: Weak<Handler>,
-    pub(crate) prefixes: Weak<PrefixWatch>,
+    /// Returns the current settings of the gateway; without one, the task ends.
+    pub(crate) settings: Box<dyn Fn() -> Option<Arc<Settings>> + Send>,
+    /// Notes that the prefix of the conversation with this number was read at a time.
+    pub(crate) note_read: Box<dyn Fn(u64, Millis) + Send>,
     pub(crate) ledger: Ledger,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -124,9 +88,9 @@ struct IdleConversation {
 
 enum State {
     /// Held for the next renewal.
-    Renewable(Arc<Renewal>),
+    Renewable(Arc<dyn Renew>),
     /// A renewal is in progress.
-    Renewing(Arc<Renewal>),
+    Renewing(Arc<dyn Renew>),
     /// Not renewed any more in this pause, of which only the length is of interest.
     Observed,
     /// The next request was sent at this time.
@@ -208,7 +172,7 @@ impl KeepAlive {
             client: request.client,
             name: request.conversation,
             prefix: request.prefix,
-            model: (renewal.upstream().to_owned(), renewal.model.clone()),
+            model: (renewal.upstream().to_owned(), renewal.model().to_owned()),
             cached,
             until,
             used: request.at,
@@ -259,9 +223,7 @@ impl KeepAlive {
             conversation.renewals += 1;
             conversation.spent += cached.renewal_cost.picodollars;
             conversation.used = at;
-            if let Some(prefixes) = self.prefixes.upgrade() {
-                prefixes.renewed(number, at);
-            }
+            (self.note_read)(number, at);
         }
     }
 
@@ -327,8 +289,7 @@ impl KeepAlive {
 
     /// Sends the renewals that are due; `None` if the gateway has ended.
     fn send_due(&mut self) -> Option<()> {
-        let handler = self.handler.upgrade()?;
-        let settings = handler.shared.settings();
+        let settings = (self.settings)()?;
         let now = self.clock.now();
         let idle = &mut self.idle;
         for (number, conversation) in &mut idle.conversations {
@@ -336,7 +297,7 @@ impl KeepAlive {
                 continue;
             };
             // Whatever has changed in them: a key may be withdrawn, and a credential replaced.
-            let is_current = renewal.settings == settings.number;
+            let is_current = renewal.settings() == settings.number;
             let config = settings.prefix.keep_alive.filter(|_| is_current);
             let is_refused = idle.refused.contains(&conversation.model);
             if config.is_some() && !is_refused && !conversation.is_due(now) {
@@ -405,7 +366,7 @@ impl IdleConversation {
     /// The size of the request that is held, in bytes.
     fn bytes(&self) -> usize {
         match &self.state {
-            State::Renewable(renewal) | State::Renewing(renewal) => renewal.outbound.body().len(),
+            State::Renewable(renewal) | State::Renewing(renewal) => renewal.bytes(),
             State::Observed | State::Continued(_) => 0,
         }
     }

@@ -86,6 +86,8 @@ mod proxy_connector;
 mod rate;
 mod readiness;
 mod recorded;
+mod renewal;
+mod renewal_notice;
 mod replay;
 mod report;
 mod request_api;

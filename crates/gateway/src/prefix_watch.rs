@@ -28,9 +28,9 @@ use crate::checksum;
 use crate::cold_prefix::{self, Refusals};
 use crate::config::KeepAliveConfig;
 use crate::error_body::ErrorBody;
-use crate::keep_alive::{AnsweredRequest, Notice, Renewal};
 use crate::metrics::{Metrics, Payment as PaymentLabels};
 use crate::pieces::PieceBody;
+use crate::renewal_notice::{AnsweredRequest, Notice, Renew};
 
 /// Name of the header of a response.
 pub(crate) const HEADER: &str = "x-cachalot-prefix";
@@ -93,7 +93,7 @@ pub(crate) struct SentRequest {
     pub(crate) bytes: usize,
     pub(crate) at: Millis,
     /// The request that renews its prefix, if the operator wants that.
-    pub(crate) keep_alive: Option<(KeepAliveConfig, Arc<Renewal>)>,
+    pub(crate) keep_alive: Option<(KeepAliveConfig, Arc<dyn Renew>)>,
     /// True if requests with an expired prefix are refused.
     pub(crate) is_guarded: bool,
 }

@@ -176,10 +176,17 @@ impl Gateway {
         };
         let handler = Arc::new(Handler { shared });
         let shared = &handler.shared;
+        let (weak, prefixes) = (Arc::downgrade(&handler), Arc::downgrade(&shared.prefixes));
+        let settings = move || weak.upgrade().map(|handler| handler.shared.settings());
+        let note_read = move |number, at| {
+            if let Some(prefixes) = prefixes.upgrade() {
+                prefixes.renewed(number, at);
+            }
+        };
         let renewing = KeepAlive {
             sender: notices.downgrade(),
-            handler: Arc::downgrade(&handler),
-            prefixes: Arc::downgrade(&shared.prefixes),
+            settings: Box::new(settings),
+            note_read: Box::new(note_read),
             ledger: shared.cache.ledger().clone(),
             metrics: Arc::clone(&shared.metrics),
             clock: Arc::clone(&shared.clock),

@@ -26,7 +26,7 @@ use url::Url;
 use crate::error::Error;
 use crate::members::Members;
 use crate::parameters::{ApiOwner, OF_OPEN_MODELS, RefusedParameters};
-use crate::renewal::RenewalChanges;
+use crate::renewal_changes::RenewalChanges;
 use crate::{
     Conversion, Format, Layout, MarkerRules, MarkerStyle, MarkerTime, Message, Parameters,
     Rendered, Reply, RequestRules, StreamReader, Terms, ToolDefinition, Usage, Wire, address,

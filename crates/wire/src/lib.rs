@@ -28,6 +28,7 @@ pub mod openai;
 mod parameters;
 mod registry;
 mod renewal;
+mod renewal_changes;
 mod reply;
 mod request;
 pub mod request_rules;
@@ -65,7 +66,8 @@ pub use registry::{
     CHAT, CONVERSE, FormatWire, GEMINI, INTERACTIONS, MESSAGES, RESPONSES, endpoints, for_format,
     usage,
 };
-pub use renewal::{RENEWAL_OUTPUT, RenewalChanges, renewal};
+pub use renewal::renewal;
+pub use renewal_changes::{RENEWAL_OUTPUT, RenewalChanges};
 pub use reply::{Delta, Reply, StopReason};
 pub use request::Request;
 pub use request_rules::RequestRules;

@@ -14,7 +14,7 @@ use url::Url;
 use crate::error::Error;
 use crate::members::Members;
 use crate::parameters::{ApiOwner, LEAVE_OUT, OF_CHAT, RefusedParameters};
-use crate::renewal::RenewalChanges;
+use crate::renewal_changes::RenewalChanges;
 use crate::{
     AcceptedToolChanges, Conversion, Format, Layout, MarkerTime, Member, Message, ModelUsage,
     Parameters, Rendered, Reply, RequestRules, SettingChanges, StreamReader, Terms, ToolDefinition,

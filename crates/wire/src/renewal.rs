@@ -5,22 +5,10 @@ use cachalot_core::json::{JsonResult, OBJECT, Scanner};
 use serde_json::{Map, Value};
 
 use crate::Wire;
+use crate::renewal_changes::RenewalChanges;
 
 /// Maximum length of a member that decides about the changes, in bytes.
 const MAX_SETTING_BYTES: usize = 64 << 10;
-
-/// Maximum number of output tokens of a request that renews a prefix: the least limit that Responses accepts.
-pub const RENEWAL_OUTPUT: u64 = 16;
-
-/// Changes of the members of a request that make it renew the prefix which it has in the provider's cache. Everything
-/// that the cache depends on stays as it is.
-#[derive(Debug, Clone, PartialEq)]
-pub struct RenewalChanges {
-    /// Members that are left out.
-    pub(crate) removed: &'static [&'static str],
-    /// Members that are added, or replaced.
-    pub(crate) set: Vec<(&'static str, Value)>,
-}
 
 /// Returns the body of a request that reads the same prefix as the request `body` to `model`, and thereby renews it. The
 /// bytes of all members that do not change stay the same.

@@ -21,7 +21,7 @@ use url::Url;
 use crate::error::Error;
 use crate::members::Members;
 use crate::parameters::{ApiOwner, RefusedParameters};
-use crate::renewal::RenewalChanges;
+use crate::renewal_changes::RenewalChanges;
 use crate::{
     AcceptedToolChanges, Conversion, Format, Layout, MarkerRules, MarkerStyle, MarkerTime, Message,
     Parameters, Rendered, Reply, RequestRules, SettingChanges, StreamReader, Terms, ToolDefinition,

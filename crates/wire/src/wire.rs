@@ -18,7 +18,7 @@ use url::Url;
 use crate::error::Error;
 use crate::members::Members;
 use crate::parameters::{ApiOwner, RefusedParameters};
-use crate::renewal::RenewalChanges;
+use crate::renewal_changes::RenewalChanges;
 use crate::{
     AcceptedToolChanges, Conversion, Delta, Extra, Format, Message, ModelUsage, Parameters, Reply,
     RequestRules, SettingChanges, Terms, ToolDefinition, Usage, conversion, sse,

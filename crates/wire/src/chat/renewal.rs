@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::renewal::{RENEWAL_OUTPUT, RenewalChanges};
+use crate::renewal_changes::{RENEWAL_OUTPUT, RenewalChanges};
 
 /// Returns the changes for a request with these members.
 pub(super) fn changes(request: &Map<String, Value>) -> Result<RenewalChanges, &'static str> {

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::renewal::RenewalChanges;
+use crate::renewal_changes::RenewalChanges;
 
 /// Returns the changes for a request with these members.
 pub(super) fn changes(request: &Map<String, Value>) -> Result<RenewalChanges, &'static str> {

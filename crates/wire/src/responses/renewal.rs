@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::renewal::{RENEWAL_OUTPUT, RenewalChanges};
+use crate::renewal_changes::{RENEWAL_OUTPUT, RenewalChanges};
 use crate::{Format, MarkerRules, MarkerStyle};
 
 /// Returns the changes for a request to a model with these members.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use cachalot_cache::{Cache, Policy, Reason};
 use cachalot_model::Usage;
+use futures_util::future::BoxFuture;
 use http::{HeaderValue, StatusCode};
 use http_body_util::BodyExt as _;
 use tokio::time::timeout;
@@ -19,6 +20,7 @@ use crate::metrics::Metrics;
 use crate::outbound::Outbound;
 use crate::pass;
 use crate::payer::Payer;
+use crate::renewal_notice::{Renew, RenewalFault};
 use crate::run::RunContext;
 use crate::telemetry::upstream_span::UpstreamSpan;
 
@@ -48,26 +50,8 @@ pub(crate) struct Renewal {
     pub(crate) settings: u64,
 }
 
-/// The reason why a prefix was not renewed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum RenewalFault {
-    /// The upstream refuses such a request to the model, or there is none.
-    Unsupported(String),
-    /// It may succeed for another conversation or at another time.
-    Failed(String),
-}
-
 impl Renewal {
-    /// Returns the name of the upstream.
-    pub(crate) fn upstream(&self) -> &str {
-        self.outbound.upstream.name()
-    }
-
-    /// Sends the renewal, and returns the usage of its answer. It is paid for and recorded as any request.
-    ///
-    /// # Errors
-    /// The upstream has not answered, or with an error.
-    pub(crate) async fn send(&self) -> Result<Option<Usage>, RenewalFault> {
+    async fn send_once(&self) -> Result<Option<Usage>, RenewalFault> {
         let outbound = self.outbound.renewal(self.endpoint, &self.model);
         let outbound = outbound.map_err(|reason| RenewalFault::Unsupported(reason.to_owned()))?;
         let reason = Reason::Declined(REASON.into());
@@ -108,7 +92,7 @@ impl Renewal {
             billing: self.billing.clone(),
             metrics: Arc::clone(&self.metrics),
             endpoint: self.endpoint,
-            upstream: self.upstream().to_owned(),
+            upstream: self.outbound.upstream.name().to_owned(),
             model: self.model.clone(),
             payer: self.payer.clone(),
             is_of_operator: self.is_of_operator,
@@ -123,5 +107,27 @@ impl Renewal {
             idle_timeout: self.idle_timeout,
             span: UpstreamSpan::none(),
         }
+    }
+}
+
+impl Renew for Renewal {
+    fn send(&self) -> BoxFuture<'_, Result<Option<Usage>, RenewalFault>> {
+        Box::pin(self.send_once())
+    }
+
+    fn upstream(&self) -> &str {
+        self.outbound.upstream.name()
+    }
+
+    fn model(&self) -> &str {
+        &self.model
+    }
+
+    fn bytes(&self) -> usize {
+        self.outbound.body().len()
+    }
+
+    fn settings(&self) -> u64 {
+        self.settings
     }
 }
