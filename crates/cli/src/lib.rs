@@ -23,6 +23,7 @@ mod interrupts;
 mod models;
 mod output_file;
 mod permissions;
+mod plan_costs;
 mod python;
 mod random;
 mod read_only_agents;
@@ -32,7 +33,6 @@ mod sandbox;
 mod store_content;
 mod team;
 mod terminal;
-mod what_if;
 mod wiring;
 mod workbench;
 

@@ -16,10 +16,10 @@ use crate::chat::sum::dollars;
 use crate::command_error::{CommandError, Result};
 use crate::commands::sessions;
 use crate::models::catalog;
+use crate::plan_costs::{Column, Estimate, PlanCosts, Recommendation, from_log, from_session};
 use crate::render;
 use crate::render::table;
 use crate::render::visible::on_one_line;
-use crate::what_if::{Column, Estimate, Recommendation, WhatIf, from_log, from_session};
 use crate::wiring::{ProcessEnvironment, Warn};
 
 /// The maximum number of invalid lines that are named in warnings.
@@ -36,14 +36,14 @@ pub(super) async fn plan(
 ) -> Result<()> {
     let catalog = catalog(process_environment)?;
     let targets = targets(arguments, &catalog)?;
-    let mut what_ifs: Vec<WhatIf<'_>> = targets
+    let mut plan_costs: Vec<PlanCosts<'_>> = targets
         .into_iter()
-        .map(|target| WhatIf::new(&catalog, target))
+        .map(|target| PlanCosts::new(&catalog, target))
         .collect();
     let path = process_environment.directory.join(&arguments.what);
     let is_log = arguments.what == "-" || (path.exists() && !path.is_dir());
     let has_times = if is_log {
-        read_log(arguments, &path, &mut what_ifs, &warn)?
+        read_log(arguments, &path, &mut plan_costs, &warn)?
     } else if arguments.what.contains(['/', '.']) {
         return Err(no_log(&arguments.what, path.is_dir()));
     } else {
@@ -55,20 +55,20 @@ pub(super) async fn plan(
         let session = sessions.open(&arguments.what).await?;
         let session = session.ok_or_else(|| not_a_log_or_session(&arguments.what))?;
         for step in from_session(&session, pause(arguments)) {
-            what_ifs.iter_mut().for_each(|what_if| what_if.take(&step));
+            plan_costs.iter_mut().for_each(|costs| costs.take(&step));
         }
         false
     };
-    let untranslated: u64 = what_ifs.iter().map(|what_if| what_if.untranslated).sum();
+    let untranslated: u64 = plan_costs.iter().map(|costs| costs.untranslated).sum();
     if untranslated > 0 {
         let requests = render::count(untranslated, "request is", "requests are");
         warn(&format!(
             "{requests} left out: the model that is wanted is not asked in the format that they are in"
         ));
     }
-    let estimates: Vec<&Estimate> = what_ifs
+    let estimates: Vec<&Estimate> = plan_costs
         .iter()
-        .flat_map(|what_if| &what_if.estimates)
+        .flat_map(|costs| &costs.estimates)
         .collect();
     if estimates.is_empty() {
         return Err(CommandError::failed(format!(
@@ -115,7 +115,7 @@ fn targets(arguments: &PrefixPlan, catalog: &Catalog) -> Result<Vec<Option<(Stri
 fn read_log(
     arguments: &PrefixPlan,
     path: &Path,
-    what_ifs: &mut [WhatIf<'_>],
+    plan_costs: &mut [PlanCosts<'_>],
     warn: &Warn,
 ) -> Result<bool> {
     let from: Box<dyn BufRead> = if arguments.what == "-" {
@@ -154,7 +154,7 @@ fn read_log(
         has_times &= logged.at.is_some();
         let step = from_log(&logged, before, pause(arguments));
         before = Some(step.at);
-        what_ifs.iter_mut().for_each(|what_if| what_if.take(&step));
+        plan_costs.iter_mut().for_each(|costs| costs.take(&step));
     }
     if left_out > MAX_NAMED_LINES {
         let lines = render::count(left_out - MAX_NAMED_LINES, "more line is", "more lines are");

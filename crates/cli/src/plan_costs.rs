@@ -126,7 +126,7 @@ pub(crate) struct Estimate {
 }
 
 /// Charges requests under every scheme.
-pub(crate) struct WhatIf<'a> {
+pub(crate) struct PlanCosts<'a> {
     catalog: &'a Catalog,
     /// The model that replaces the original one, if one is set.
     other: Option<(String, String)>,
@@ -135,7 +135,7 @@ pub(crate) struct WhatIf<'a> {
     pub(crate) untranslated: u64,
 }
 
-impl<'a> WhatIf<'a> {
+impl<'a> PlanCosts<'a> {
     pub(crate) fn new(catalog: &'a Catalog, other: Option<(String, String)>) -> Self {
         Self {
             catalog,

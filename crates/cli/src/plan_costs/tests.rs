@@ -100,12 +100,12 @@ fn plan_and_analyze_agree_on_every_log() {
 /// Returns the cost of each plan for a log, in dollars.
 fn costs(log: &Path) -> Vec<Vec<(&'static str, f64)>> {
     let catalog = Catalog::built_in();
-    let mut what_if = WhatIf::new(&catalog, None);
+    let mut plan_costs = PlanCosts::new(&catalog, None);
     let mut before = None;
     for logged in requests(log) {
         let step = steps::from_log(&logged, before, 60_000);
         before = Some(step.at);
-        what_if.take(&step);
+        plan_costs.take(&step);
     }
     let columns = |estimate: &Estimate| {
         let columns = estimate.columns.iter();
@@ -113,14 +113,14 @@ fn costs(log: &Path) -> Vec<Vec<(&'static str, f64)>> {
             .map(|column| (column.scheme.name(), column.cost.dollars()))
             .collect()
     };
-    what_if.estimates.iter().map(columns).collect()
+    plan_costs.estimates.iter().map(columns).collect()
 }
 
 /// Returns the input costs in dollars of a chat with these pauses in seconds between its turns, under `5m`,
 /// `auto` and `without`.
 fn of_pauses(pauses: &[i64]) -> [f64; 3] {
     let catalog = Catalog::built_in();
-    let mut what_if = WhatIf::new(&catalog, None);
+    let mut plan_costs = PlanCosts::new(&catalog, None);
     let (mut messages, mut at) = (Vec::new(), 0);
     for pause in [0].iter().chain(pauses) {
         at += pause * 1_000;
@@ -138,9 +138,9 @@ fn of_pauses(pauses: &[i64]) -> [f64; 3] {
             .unwrap();
         let mut step = steps::from_log(&logged, None, 0);
         step.at = at;
-        what_if.take(&step);
+        plan_costs.take(&step);
     }
-    let columns = &what_if.estimates[0].columns;
+    let columns = &plan_costs.estimates[0].columns;
     ["5m", "auto", "without"].map(|name| {
         let found = columns.iter().find(|column| column.scheme.name() == name);
         found.unwrap().cost.dollars()
