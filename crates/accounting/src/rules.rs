@@ -170,6 +170,17 @@ impl OpenAiRules {
         row(&self.models, model).is_some() || model.starts_with("gpt-")
     }
 
+    /// Returns the default lifetime of entries, from their last use, of a model whose writes are charged. `None` for a model
+    /// that keeps entries for as long as there is room: its published lifetime is only the usual one.
+    #[must_use]
+    pub fn fixed_lifetime(&self, model: &str) -> Option<Millis> {
+        let OpenAiModel {
+            caching, lifetime, ..
+        } = self.model(model);
+        let lifetime = self.lifetime(lifetime);
+        (*caching == Caching::Exact && lifetime.maximum == Millis::MAX).then_some(lifetime.idle)
+    }
+
     /// The lifetime with this name, as in `prompt_cache_retention`. For an unknown name: five minutes
     /// since the last use, one hour in total.
     #[must_use]

@@ -805,6 +805,7 @@ impl<'a> Attempt<'a> {
     fn references(&self) -> Option<References> {
         self.recording()?;
         let read = self.read;
+        read.parsed.object_reference()?;
         let ids = read.route.endpoint.kept_answers(read.parsed.value())?;
         Some(References {
             kept_answers: self.shared.kept_answers.clone(),

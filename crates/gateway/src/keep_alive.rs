@@ -14,7 +14,7 @@ use std::time::Duration;
 use cachalot_cache::{Ledger, Payment, Scope};
 use cachalot_core::{Canonical, Clock, Cost, Digest, Millis, SecretSet, Spend};
 use cachalot_model::Usage;
-use cachalot_prefix::diagnosis::CachedPrefix;
+use cachalot_prefix::diagnosis::{CachedPrefix, renewal_interval};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -32,8 +32,6 @@ const MAX_CONVERSATIONS: usize = 1_024;
 const MAX_BYTES: usize = 64 << 20;
 /// Interval in which the task compares times with the clock, which a suspended machine may advance by much.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// The part of the lifetime of a prefix, as a divisor, that is left when it is renewed.
-const MARGIN: i64 = 10;
 /// Maximum number of pauses that are read from the ledger.
 const MAX_READ_PAUSES: u32 = 10_000;
 /// The member of a row of the ledger with the length of a pause.
@@ -373,8 +371,7 @@ impl IdleConversation {
 
     /// The time between two renewals.
     fn interval(&self) -> Millis {
-        let lifetime = millis(self.cached.lifetime);
-        lifetime - lifetime / MARGIN
+        renewal_interval(millis(self.cached.lifetime))
     }
 
     fn is_due(&self, now: Millis) -> bool {

@@ -250,7 +250,11 @@ impl WatchedRequest {
     pub(crate) fn begun(&self) {
         let request = &self.held.request;
         if request.is_guarded || request.keep_alive.is_some() {
-            self.watch.send(Message::Begun(Arc::clone(&self.held)));
+            // Without it, the conversation counts as idle until the answer is complete.
+            let _ = self
+                .watch
+                .sender
+                .try_send(Message::Begun(Arc::clone(&self.held)));
         }
     }
 

@@ -33,7 +33,7 @@ use cachalot_prompt::{Level, Prompt};
 
 pub use crate::request_view::RequestView;
 pub use causes::LikelyCause;
-pub use cold::{CachedPrefix, ColdPrefix, cached_prefix, cold_prefix};
+pub use cold::{CachedPrefix, ColdPrefix, cached_prefix, cold_prefix, renewal_interval};
 pub use lint::{LintFinding, SuspectText, lint, lint_text};
 pub(crate) use messages::user_text;
 pub use rules::Rules;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cachalot_accounting::avoidable::FIVE_MINUTES;
 use cachalot_core::Problem;
 use cachalot_core::config::{ParameterKind as Kind, Settings, Values};
 use cachalot_model::DURATION;
@@ -53,7 +54,7 @@ pub(crate) struct KeepAliveConfig {
 }
 
 /// The shortest lifetime of a prefix in the cache of a provider: nothing is renewed within it.
-pub const MIN_KEEP_ALIVE: Duration = Duration::from_mins(5);
+pub const MIN_KEEP_ALIVE: Duration = Duration::from_millis(FIVE_MINUTES as u64);
 
 impl Default for PrefixConfig {
     fn default() -> Self {

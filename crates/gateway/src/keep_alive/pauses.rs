@@ -54,9 +54,9 @@ impl Renewals {
             let gains = longer.map(|pause| {
                 let is_bridged =
                     pause.is_resumed && pause.length <= last.saturating_add(self.lifetime);
-                let sent = (pause.length - self.idle - 1) / self.interval.max(1) + 1;
                 let sent = if pause.is_resumed {
-                    number.min(sent as u64)
+                    let before_end = (pause.length - self.idle - 1) / self.interval.max(1) + 1;
+                    number.min(before_end as u64)
                 } else {
                     number
                 };

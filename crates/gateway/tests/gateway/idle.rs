@@ -10,7 +10,7 @@ use crate::fake_upstream::{FakeUpstream, Step, answer, media};
 use crate::support::{Answer, Setup, read, settings, until};
 
 const MESSAGES: &str = "/v1/messages";
-/// Tokens of the prefix that the fake upstream has in its cache: $0.60 to write at $6, $0.03 to read at $0.30.
+/// Tokens of the prefix that the fake upstream has in its cache: $0.375 to write at $3.75, $0.03 to read at $0.30.
 const CACHED: u64 = 100_000;
 
 /// A request of a conversation, from turn 1, with a marker at its end.

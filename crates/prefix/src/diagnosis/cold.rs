@@ -56,6 +56,12 @@ pub fn cold_prefix(
     })
 }
 
+/// Returns the time after its last use at which a prefix with this lifetime is renewed: when a tenth of it is left.
+#[must_use]
+pub fn renewal_interval(lifetime: Millis) -> Millis {
+    lifetime - lifetime / 10
+}
+
 /// The copy of a request's prefix in the provider's cache, after the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CachedPrefix {

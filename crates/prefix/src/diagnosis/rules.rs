@@ -32,7 +32,7 @@ pub struct Rules {
     /// The lifetime of a prefix that is not read, where requests set no markers with a lifetime of their own;
     /// `None` if the provider does not publish it.
     pub lifetime: Option<Duration>,
-    /// True if `lifetime` is not published by the provider, but assumed.
+    /// True if `lifetime` is assumed, or only the usual one: the provider may keep a prefix for longer.
     pub is_lifetime_assumed: bool,
     /// True if nothing is cached without an explicit breakpoint (`prompt_cache_options.mode`).
     pub explicit_only: bool,
@@ -77,7 +77,7 @@ impl Rules {
                 accounting::Caching::Exact => 0,
             };
             self.lifetime = lifetime_by_name(&model.lifetime);
-            self.is_lifetime_assumed = false;
+            self.is_lifetime_assumed = PUBLISHED.openai.fixed_lifetime(name).is_none();
         }
         let is_own = for_format(format).request_rules().provider == "anthropic";
         if at_markers && is_own && name.contains("claude") {
@@ -98,7 +98,6 @@ impl Rules {
             && self.lookback.is_none()
         {
             self.lifetime = lifetime_by_name(name);
-            self.is_lifetime_assumed = false;
         }
         self.explicit_only = options.get("mode").and_then(Value::as_str) == Some("explicit");
         self

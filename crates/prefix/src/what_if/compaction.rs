@@ -7,8 +7,8 @@ use cachalot_model::Usage;
 use super::outcome::Outcome;
 use super::policy::{Policy, SUMMARY_TOKENS};
 use super::pricing::Pricing;
-use super::renewal::interval;
 use super::request::AnsweredRequest;
+use crate::diagnosis::renewal_interval;
 
 /// A conversation after a request.
 #[derive(Debug, Clone, Copy, Default)]
@@ -127,7 +127,7 @@ impl Compaction {
             Policy::CompactBeforePause => request
                 .linked
                 .lifetime
-                .is_some_and(|lifetime| pause > interval(lifetime)),
+                .is_some_and(|lifetime| pause > renewal_interval(lifetime)),
             // It is summarized by the next request.
             Policy::CompactAt(tokens) => {
                 request.linked.has_next && conversation.usage.total_input() > tokens

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use cachalot_accounting::Rules;
 use cachalot_accounting::avoidable::{FIVE_MINUTES, ONE_HOUR};
-use cachalot_accounting::{Caching, OpenAiModel, Rules};
 use cachalot_core::Millis;
 use cachalot_model::Usage;
 
@@ -52,7 +52,7 @@ impl Provider {
         };
         let short = match self {
             Self::Anthropic => FIVE_MINUTES,
-            _ => openai_lifetime(model, rules)?,
+            _ => rules.openai.fixed_lifetime(model)?,
         };
         let long = match self {
             Self::Anthropic => ONE_HOUR,
@@ -70,7 +70,7 @@ impl Provider {
     pub(super) fn charges_writes(self, model: &str, rules: &Rules) -> bool {
         match self {
             Self::Anthropic => true,
-            Self::OpenAi => openai_lifetime(model, rules).is_some(),
+            Self::OpenAi => rules.openai.fixed_lifetime(model).is_some(),
             Self::Other => false,
         }
     }
@@ -91,16 +91,6 @@ fn is_openai(name: &str) -> bool {
         .strip_prefix('o')
         .is_some_and(|rest| rest.starts_with(|digit: char| digit.is_ascii_digit()));
     is_reasoning || name.starts_with("gpt-") || name.starts_with("codex-")
-}
-
-/// Returns the default lifetime of entries of a model whose writes are charged. Models that cache without markers keep
-/// entries for as long as there is space.
-fn openai_lifetime(model: &str, rules: &Rules) -> Option<Millis> {
-    let OpenAiModel {
-        caching, lifetime, ..
-    } = rules.openai.model(model);
-    let lifetime = rules.openai.lifetime(lifetime);
-    (*caching == Caching::Exact && lifetime.maximum == Millis::MAX).then_some(lifetime.idle)
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use cachalot_model::Usage;
 use super::lifetime::{Provider, TWELVE_HOURS};
 use super::outcome::Outcome;
 use super::pricing::Pricing;
-use super::renewal::interval;
 use super::request::AnsweredRequest;
+use crate::diagnosis::renewal_interval;
 use crate::spend::{cache_use, with_use};
 
 /// Returns the outcome if all entries at Anthropic live for an hour.
@@ -44,7 +44,7 @@ pub(super) fn five_minutes(request: &AnsweredRequest, pricing: &Pricing<'_>) -> 
     used.written_5m = used.written();
     used.written_1h = 0;
     let linked = &request.linked;
-    if linked.previous.is_none() || linked.pause > interval(FIVE_MINUTES) {
+    if linked.previous.is_none() || linked.pause > renewal_interval(FIVE_MINUTES) {
         used.written_5m = used.written_5m.saturating_add(used.read);
         used.read = 0;
     }

@@ -6,11 +6,7 @@ use cachalot_model::Usage;
 use super::outcome::Outcome;
 use super::pricing::Pricing;
 use super::request::AnsweredRequest;
-
-/// Returns the time after a request at which its prefix is renewed: when a tenth of the lifetime is left.
-pub(super) fn interval(lifetime: Millis) -> Millis {
-    lifetime - lifetime / 10
-}
+use crate::diagnosis::renewal_interval;
 
 /// The renewals of a prefix in a pause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +19,7 @@ struct Renewals {
 impl Renewals {
     /// `until` is the time from the last request after which none is sent.
     fn new(pause: Millis, until: Millis, lifetime: Millis) -> Self {
-        let interval = interval(lifetime).max(1);
+        let interval = renewal_interval(lifetime).max(1);
         // The request that ends the pause comes before a renewal at the same time.
         let count = (pause.saturating_sub(1) / interval).min(until / interval);
         let count = count.max(0);
@@ -81,7 +77,7 @@ fn add(outcome: &mut Outcome, of: &AnsweredRequest, count: Millis, pricing: &Pri
         ..Usage::default()
     };
     for number in 1..=count {
-        let at = of.at.saturating_add(number * interval(lifetime));
+        let at = of.at.saturating_add(number * renewal_interval(lifetime));
         let cost = pricing.cost(of, &renewal, at).unwrap_or(Cost::UNPRICED);
         outcome.add_request(cost);
     }

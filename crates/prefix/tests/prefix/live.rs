@@ -249,7 +249,7 @@ fn prefix_is_cold_after_its_lifetime() {
 }
 
 #[test]
-fn prefix_without_a_published_lifetime_is_never_cold() {
+fn prefix_without_a_fixed_lifetime_is_never_cold() {
     let named = |model: &'static str| {
         move |number| {
             let mut body = turn("10:41", "x", number);
@@ -257,8 +257,12 @@ fn prefix_without_a_published_lifetime_is_never_cold() {
             body
         }
     };
-    assert!(cold_after(named("gpt-4.1"), 301).is_some());
-    assert!(cold_after(named("gpt-5.5"), 3_600).is_none());
+    assert!(cold_after(named("gpt-5.6"), 1_801).is_some());
+    assert!(cold_after(named("gpt-5.6"), 1_800).is_none());
+    // For as long as there is room.
+    assert!(cold_after(named("gpt-4.1"), 1_000_000).is_none());
+    assert!(cold_after(named("gpt-5.5"), 1_000_000).is_none());
+    assert!(cold_after(named("gemini-3-flash"), 1_000_000).is_none());
     assert!(cold_after(named("mistral-large-4"), 1_000_000).is_none());
 }
 
