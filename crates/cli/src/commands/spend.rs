@@ -11,13 +11,12 @@ use cachalot_prefix::spend::SpendReader;
 
 use self::period::Period;
 use self::report::Report;
-use self::sources::Sources;
+use self::sources::{Sources, warn_of_unknown_lines};
 use crate::arguments::Spend;
 use crate::command_error::{CommandError, Result};
 use crate::fleet_ledger::ReadCopy;
 use crate::models::catalog;
 use crate::render;
-use crate::render::visible::on_one_line;
 use crate::wiring::{ProcessEnvironment, Warn};
 
 /// Reads transcripts and reports what they cost.
@@ -63,12 +62,7 @@ pub(crate) async fn spend(
     if arguments.json {
         return render::json(&report.document());
     }
-    for (kind, count) in &spending.unknown {
-        warn(&format!(
-            "unknown lines, not counted: {} ({count})",
-            on_one_line(kind)
-        ));
-    }
+    warn_of_unknown_lines(&spending, &warn);
     if arguments.csv {
         render::out(&report.csv()?)
     } else {

@@ -103,7 +103,12 @@ fn setting_is_recommended_if_it_would_have_saved() {
     assert!(about(&hour["usd"], 0.6 + 4.0 * 0.03 + answers), "{hour}");
     let recommendation = &group["recommendation"];
     assert_eq!(recommendation["policy"], "keep_alive");
-    assert_eq!(recommendation["setting"], "prefix.keep_alive: {until: 15m}");
+    // Two renewals in a pause: $0.06009, and the next two cents.
+    let setting = "prefix.keep_alive: {until: 15m, max: $0.08}";
+    assert_eq!(recommendation["setting"], setting);
+    let file = setting.replace("prefix.keep_alive: ", "prefix: {keep_alive: ") + "}";
+    home.write("gateway.yaml", file);
+    home.run(&["validate", "gateway.yaml"]).ok();
     // One request after each pause: an hour is cheaper than renewals of many pauses.
     home.write("slow.jsonl", log(&[0, 50, 50, 50, 50]));
     let document = what_if(&home, &["slow.jsonl", "--json"]).ok().json();

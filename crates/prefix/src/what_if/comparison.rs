@@ -69,6 +69,8 @@ pub struct Row {
     pub requests: u64,
     /// Their cost.
     pub requests_cost: Cost,
+    /// The largest cost of those that belong to one request: the renewals in a pause, or a summary.
+    pub largest_cost: Cost,
     /// Tokens that are read instead of written.
     pub read_instead: u64,
 }
@@ -160,6 +162,7 @@ impl Group {
                 cost: Cost::default(),
                 requests: 0,
                 requests_cost: Cost::default(),
+                largest_cost: Cost::default(),
                 read_instead: 0,
             });
             self.rows.len() - 1
@@ -169,6 +172,8 @@ impl Group {
         row.cost += outcome.requests_cost;
         row.requests += outcome.requests;
         row.requests_cost += outcome.requests_cost;
+        let largest = &mut row.largest_cost.picodollars;
+        *largest = (*largest).max(outcome.requests_cost.picodollars);
         row.read_instead = row.read_instead.saturating_add(outcome.read_instead);
     }
 
@@ -202,9 +207,9 @@ impl Group {
     /// Returns the cheapest of the policies that change no content and that `is_setting` accepts, if it saves at least a
     /// cent and a hundredth of the cost.
     #[must_use]
-    pub fn recommended(&self, is_setting: impl Fn(Policy) -> bool) -> Option<&Row> {
+    pub fn recommended(&self, is_setting: impl Fn(&Row) -> bool) -> Option<&Row> {
         let rows = self.rows.iter();
-        let settings = rows.filter(|row| !row.policy.changes_content() && is_setting(row.policy));
+        let settings = rows.filter(|row| !row.policy.changes_content() && is_setting(row));
         self.cheapest(settings)
     }
 

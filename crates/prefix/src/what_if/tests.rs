@@ -87,7 +87,7 @@ fn two_requests_ten_minutes_apart() {
     }
     let recommended = group.recommended(|_| true).unwrap();
     assert_eq!(recommended.policy, Policy::KeepAlive(0));
-    let recommended = group.recommended(|policy| policy.until().is_none());
+    let recommended = group.recommended(|row| row.policy.until().is_none());
     assert_eq!(recommended.unwrap().policy, Policy::OneHour);
     assert_eq!(group.recommended(|_| false), None);
 }

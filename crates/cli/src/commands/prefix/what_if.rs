@@ -14,7 +14,7 @@ use self::report::Report;
 use crate::arguments::PrefixWhatIf;
 use crate::command_error::{CommandError, Result};
 use crate::commands::spend::period::Period;
-use crate::commands::spend::sources::Sources;
+use crate::commands::spend::sources::{Sources, warn_of_unknown_lines};
 use crate::models::catalog;
 use crate::regular_file::open_regular;
 use crate::render;
@@ -60,12 +60,7 @@ pub(super) async fn what_if(
         .read_own(&mut reader, process_environment, &warn)
         .await;
     let spending = reader.finish();
-    for (kind, count) in &spending.unknown {
-        warn(&format!(
-            "unknown lines, not counted: {} ({count})",
-            on_one_line(kind)
-        ));
-    }
+    warn_of_unknown_lines(&spending, &warn);
     for answer in spending.answers.into_iter().chain(spending.side_requests) {
         what_if.add_answer(answer);
     }

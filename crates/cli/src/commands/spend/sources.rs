@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, IsTerminal as _, Read};
 use std::path::{Path, PathBuf};
 
-use cachalot_prefix::spend::{FileError, SpendReader, find_files};
+use cachalot_prefix::spend::{FileError, SpendReader, Spending, find_files};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
@@ -204,5 +204,15 @@ fn progress(bytes: u64) -> ProgressBar {
     match style {
         Ok(style) => bar.with_style(style),
         Err(_) => bar,
+    }
+}
+
+/// Names the kinds of lines that are not known, and therefore not counted.
+pub(crate) fn warn_of_unknown_lines(spending: &Spending, warn: &Warn) {
+    for (kind, count) in &spending.unknown {
+        warn(&format!(
+            "unknown lines, not counted: {} ({count})",
+            on_one_line(kind)
+        ));
     }
 }

@@ -154,9 +154,9 @@ impl<'c> Report<'c> {
 
 impl<'c> GroupReport<'c> {
     fn new(group: &'c Group) -> Self {
-        let find = |policy| Setting::find(group.sender, policy);
-        let row = group.recommended(|policy| find(policy).is_some());
-        let recommended = row.and_then(|row| Some((row, find(row.policy)?)));
+        let find = |row: &Row| Setting::find(group.sender, row);
+        let row = group.recommended(|row| find(row).is_some());
+        let recommended = row.and_then(|row| Some((row, find(row)?)));
         Self {
             group,
             compaction: group.compaction(row),
@@ -210,7 +210,7 @@ impl<'c> GroupReport<'c> {
             let tokens = render::grouped(group.lost);
             let mut rows = group.rows.iter();
             let has_saving = rows.any(|row| {
-                let is_setting = Setting::find(group.sender, row.policy).is_some();
+                let is_setting = Setting::find(group.sender, row).is_some();
                 is_setting && !row.policy.changes_content() && group.saving(row).is_some()
             });
             if has_saving {
@@ -263,7 +263,7 @@ impl<'c> GroupReport<'c> {
             "recommended"
         } else if row.policy.changes_content() {
             "other content"
-        } else if Setting::find(self.group.sender, row.policy).is_none() {
+        } else if Setting::find(self.group.sender, row).is_none() {
             "no known setting"
         } else {
             ""
@@ -346,7 +346,7 @@ impl<'c> GroupReport<'c> {
             Policy::CompactAt(tokens) => Some(tokens),
             _ => None,
         };
-        let setting = Setting::find(self.group.sender, row.policy);
+        let setting = Setting::find(self.group.sender, row);
         json!({
             "policy": row.policy.name(),
             "until": row.policy.until(),

@@ -1,7 +1,11 @@
 //! The settings that switch policies on.
 
+use cachalot_core::Cost;
 use cachalot_prefix::spend::Client;
-use cachalot_prefix::what_if::{Policy, Sender};
+use cachalot_prefix::what_if::{Policy, Row, Sender};
+
+/// A cent, in picodollars.
+const CENT: u64 = 10_000_000_000;
 
 /// A setting of the program that sends the requests, or of the gateway.
 pub(super) struct Setting {
@@ -12,13 +16,19 @@ pub(super) struct Setting {
 }
 
 impl Setting {
-    /// Returns the setting for a policy; `None` if the program has none that is known.
+    /// Returns the setting for the policy of a row; `None` if the program has none that is known. With the limit of the cost
+    /// of renewals, all of the row's are sent.
     ///
-    /// Sources of November 2026: the changelog of Claude Code (2.1.108 and 2.1.243), and the documentation of pi.
-    pub(super) fn find(sender: Sender, policy: Policy) -> Option<Self> {
+    /// Sources of November 2026: the changelog of Claude Code (2.1.108 and 2.1.243), and the documentation of pi. The names
+    /// are in the programs Claude Code 2.1.332 and pi 0.73.1.
+    pub(super) fn find(sender: Sender, row: &Row) -> Option<Self> {
+        let policy = row.policy;
         if let Some(until) = policy.until() {
+            // One or two cents more: the estimate of the gateway has some more tokens of output.
+            let max = (row.largest_cost.picodollars / CENT + 2) * CENT;
+            let max = Cost::from_picodollars(max).exact_amount();
             return Some(Self {
-                text: format!("prefix.keep_alive: {{until: {until}}}"),
+                text: format!("prefix.keep_alive: {{until: {until}, max: {max}}}"),
                 place: "in the file of the gateway that the program uses (`cachalot serve --config FILE`)",
             });
         }
