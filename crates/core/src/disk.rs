@@ -1,6 +1,6 @@
-//! Full disks: how they are told from other faults of a file system.
+//! Full disks, and directories in which no file can be made.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -26,21 +26,47 @@ pub fn is_full_at(directory: &Path) -> bool {
     } else {
         directory
     };
-    let mut suffix = [0_u8; 8];
-    if getrandom::fill(&mut suffix).is_err() {
-        return false;
+    let probe = Probe::below(directory);
+    probe.is_ok_and(|probe| probe.write().is_err_and(|error| is_full(&error)))
+}
+
+/// Checks that files can be made in this directory. If it does not exist, the check is of the nearest one above it that
+/// does, in which it would be made. Makes an empty file, and removes it.
+///
+/// # Errors
+/// No file can be made there, or a file stands in the place of a directory.
+pub fn check_writable(directory: &Path) -> io::Result<()> {
+    let directory = std::path::absolute(directory)?;
+    let existing = directory
+        .ancestors()
+        .find(|path| path.symlink_metadata().is_ok())
+        .unwrap_or(&directory);
+    if !std::fs::metadata(existing)?.is_dir() {
+        return Err(ErrorKind::NotADirectory.into());
     }
-    let probe = Probe(directory.join(format!(".room-{}", hex::encode(suffix))));
-    probe.write().is_err_and(|error| is_full(&error))
+    Probe::below(existing)?.make().map(drop)
 }
 
 /// A file that is removed at the end.
 struct Probe(PathBuf);
 
 impl Probe {
-    fn write(&self) -> io::Result<()> {
+    /// A file with a name that no other file in the directory has.
+    fn below(directory: &Path) -> io::Result<Self> {
+        let mut suffix = [0_u8; 8];
+        getrandom::fill(&mut suffix).map_err(io::Error::other)?;
+        Ok(Self(
+            directory.join(format!(".room-{}", hex::encode(suffix))),
+        ))
+    }
+
+    fn make(&self) -> io::Result<File> {
         let mut options = OpenOptions::new();
-        let mut file = options.write(true).create_new(true).open(&self.0)?;
+        options.write(true).create_new(true).open(&self.0)
+    }
+
+    fn write(&self) -> io::Result<()> {
+        let mut file = self.make()?;
         file.write_all(&[1; PROBE_BYTES])?;
         // Only then have all file systems found a place for it.
         file.sync_data()
@@ -89,7 +115,15 @@ mod tests {
         std::fs::create_dir(&directory).unwrap();
         assert!(!is_full_at(&directory));
         assert!(!is_full_at(&directory.join("absent")));
+        check_writable(&directory.join("absent/below")).unwrap();
         assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 0);
+        let file = directory.join("file");
+        std::fs::write(&file, "").unwrap();
+        for below in [file.clone(), file.join("absent/below")] {
+            let error = check_writable(&below).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::NotADirectory);
+        }
+        std::fs::remove_file(&file).unwrap();
         std::fs::remove_dir(&directory).unwrap();
     }
 }

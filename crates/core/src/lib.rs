@@ -1,6 +1,7 @@
 //! Items that at least three crates of Cachalot share, and nothing else: canonical bytes, digests, the JSON
 //! scanner, clocks, secrets, causes of errors, effects, costs and witnesses of work, problems in configuration, the
-//! configuration tree with source positions, durations, truncation of texts, and atomic replacement of files.
+//! configuration tree with source positions, durations, truncation of texts, atomic replacement of files, and the user's
+//! data directory.
 
 pub mod atomic_file;
 pub mod canonical;
@@ -19,6 +20,7 @@ pub mod spend;
 pub mod suggest;
 pub mod text;
 pub mod tree;
+pub mod user_data;
 pub mod witnesses;
 
 pub use canonical::{Canonical, CanonicalError, ObjectEncoder};

@@ -86,6 +86,30 @@ impl Problem {
         }
     }
 
+    /// Creates the problem of a mapping that lacks `key`. `mapping` is the beginning of the mapping.
+    #[must_use]
+    pub fn missing_key(message: impl Into<String>, key: &str, mapping: &SourceSpan) -> Self {
+        Self::new("missing-key", message)
+            .at(mapping)
+            .help(help_for_missing(key))
+    }
+
+    /// Removes the report that a mapping lacks `key`, because a key of the mapping is reported as a misspelling of it:
+    /// one mistake is one problem. The missing key is recognized by its help, which begins as that of
+    /// [`Problem::missing_key`].
+    pub fn remove_missing_key(problems: &mut Vec<Self>, key: &str, mapping: &SourceSpan) {
+        let help = help_for_missing(key);
+        problems.retain(|problem| {
+            let is_it = problem.code == "missing-key"
+                && problem.place.as_ref() == Some(mapping)
+                && problem
+                    .help
+                    .as_ref()
+                    .is_some_and(|own| own.starts_with(&help));
+            !is_it
+        });
+    }
+
     /// Sets the place.
     #[must_use]
     pub fn at(mut self, place: &SourceSpan) -> Self {
@@ -99,6 +123,10 @@ impl Problem {
         self.help = Some(help.into());
         self
     }
+}
+
+fn help_for_missing(key: &str) -> String {
+    format!("add `{key}: …`")
 }
 
 impl fmt::Display for Problem {

@@ -28,13 +28,27 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, candidate)| candidate)
 }
 
-/// Returns the remedy for an unknown word: the nearest candidate, or the list of all.
+/// Returns the remedy for an unknown word: the nearest candidate, or the only one that begins with the word, or the list
+/// of all.
 #[must_use]
 pub fn did_you_mean(word: &str, candidates: &[&str]) -> String {
-    match nearest(word, candidates.iter().copied()) {
+    let near = nearest(word, candidates.iter().copied());
+    match near.or_else(|| beginning_with(word, candidates)) {
         Some(candidate) => format!("did you mean `{candidate}`?"),
         None if candidates.is_empty() => "nothing is expected here".to_owned(),
         None => format!("expected one of: {}", candidates.join(", ")),
+    }
+}
+
+/// Returns the only candidate that begins with the word, unless the word is very short.
+fn beginning_with<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
+    const MIN_CHARS: usize = 3;
+    let mut found = candidates
+        .iter()
+        .filter(|candidate| word.chars().count() >= MIN_CHARS && candidate.starts_with(word));
+    match (found.next(), found.next()) {
+        (Some(candidate), None) => Some(*candidate),
+        _ => None,
     }
 }
 
@@ -48,5 +62,20 @@ mod tests {
         assert_eq!(nearest("Key", ["key", "pattern"]), Some("key"));
         assert_eq!(nearest("math", ["path", "match"]), Some("match"));
         assert_eq!(nearest("banana", ["key", "pattern"]), None);
+    }
+
+    #[test]
+    fn only_candidate_with_the_same_beginning_is_suggested() {
+        let events = ["pre_tool_use", "post_tool_use", "pre_compact"];
+        assert_eq!(
+            did_you_mean("pre_tool", &events),
+            "did you mean `pre_tool_use`?"
+        );
+        for other in ["pre_", "po", "tool"] {
+            assert!(
+                did_you_mean(other, &events).starts_with("expected one of: "),
+                "{other}"
+            );
+        }
     }
 }

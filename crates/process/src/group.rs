@@ -22,7 +22,7 @@ pub struct ProcessGroup {
     killer: GroupKiller,
 }
 
-/// Kills a process group from another task, without waiting. Has no effect once [`ProcessGroup::wait`] was
+/// Ends a process group from another task, without waiting. Has no effect once [`ProcessGroup::wait`] was
 /// called: from then on the system may give the process ID to another process. Clones share the group.
 ///
 /// Does nothing on platforms other than Unix.
@@ -39,6 +39,14 @@ impl GroupKiller {
         }
     }
 
+    /// Asks the program and its descendants to end.
+    pub fn terminate(&self) {
+        let leader = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(leader) = *leader {
+            terminate_group(leader);
+        }
+    }
+
     fn disarm(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -46,15 +54,28 @@ impl GroupKiller {
 
 #[cfg(unix)]
 fn kill_group(leader: u32) {
-    use rustix::process::{Pid, Signal, kill_process_group};
+    signal_group(leader, rustix::process::Signal::KILL);
+}
+
+#[cfg(unix)]
+fn terminate_group(leader: u32) {
+    signal_group(leader, rustix::process::Signal::TERM);
+}
+
+#[cfg(unix)]
+fn signal_group(leader: u32, signal: rustix::process::Signal) {
+    use rustix::process::{Pid, kill_process_group};
     if let Some(leader) = i32::try_from(leader).ok().and_then(Pid::from_raw) {
         // Fails if the group has ended in the meantime.
-        let _ = kill_process_group(leader, Signal::KILL);
+        let _ = kill_process_group(leader, signal);
     }
 }
 
 #[cfg(not(unix))]
 fn kill_group(_leader: u32) {}
+
+#[cfg(not(unix))]
+fn terminate_group(_leader: u32) {}
 
 impl ProcessGroup {
     /// Starts a program. Takes the command by value, because a command keeps the child's pipe ends open.
@@ -127,7 +148,7 @@ impl ProcessGroup {
 impl ProcessGroup {
     /// Completes when the program has ended. Unlike [`ProcessGroup::wait`], leaves its process ID valid, so
     /// that its group can still be killed.
-    pub(crate) async fn ended(&mut self) {
+    pub async fn ended(&mut self) {
         use tokio::signal::unix::{SignalKind, signal};
         /// Interval of the checks if the system does not announce the end of processes.
         const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -170,7 +191,7 @@ impl ProcessGroup {
 #[cfg(not(unix))]
 impl ProcessGroup {
     /// Completes when the program has ended.
-    pub(crate) async fn ended(&mut self) {
+    pub async fn ended(&mut self) {
         // The status is kept for [`ProcessGroup::wait`].
         let _ = self.child.wait().await;
     }

@@ -6,7 +6,7 @@
 //!
 //! [`HttpClient`] is for URLs that the user chose (on the command line, in a file, in settings).
 //! [`HttpClient::guarded`] is for URLs that a model or fetched content chose: it never connects to a private
-//! address.
+//! address. [`PageGuard`] is for servers on this machine.
 
 mod cloud;
 mod connection_headers;
@@ -17,6 +17,7 @@ mod http;
 mod local;
 mod location;
 mod mask;
+mod page_guard;
 mod proxy;
 mod redirect;
 mod stat;
@@ -33,6 +34,7 @@ pub use hash::{Algorithm, HashOutput, Hasher};
 pub use http::{GuardedClient, HttpClient, HttpOptions};
 pub use local::hash_file;
 pub use mask::masked;
+pub use page_guard::{PageGuard, PageRefusal};
 pub use redirect::RedirectCheck;
 pub use reqwest::{Method, RequestBuilder, Response, StatusCode, Url, header};
 pub use stat::Stat;

@@ -52,7 +52,7 @@ use self::stamps::Stamps;
 use self::writer::{JobSize, Writer};
 
 pub use self::failure::is_full;
-pub use self::files::{files_of, set_aside};
+pub use self::files::{begins_as_database, files_of, set_aside};
 
 /// Maximum size of a record (key, value and labels), in bytes: half of SQLite's limit for a row.
 pub(crate) const MAX_VALUE_BYTES: u64 = 512 << 20;

@@ -11,6 +11,7 @@ mod chat;
 mod comparison;
 mod converse;
 mod conversion;
+pub mod embeddings;
 pub mod error;
 pub mod event_stream;
 mod extra;

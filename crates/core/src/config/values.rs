@@ -37,6 +37,9 @@ impl Table {
         let is_unknown = |entry: &&MapEntry| self.parameter(&entry.key).is_none();
         for entry in entries.iter().filter(is_unknown).filter(|_| !self.open) {
             let message = format!("unknown key `{}` in {}", entry.key, self.name);
+            if let Some(key) = self.nearest(&entry.key) {
+                Problem::remove_missing_key(problems, key, &node.head());
+            }
             problems.push(
                 Problem::new("unknown-key", message)
                     .at(&entry.key_place)
@@ -56,17 +59,26 @@ impl Table {
     /// capitals are suggested for keys with capitals first, and the others for the others.
     #[must_use]
     pub fn suggestion(&self, key: &str) -> String {
-        let documented = self
-            .parameters()
-            .filter(|parameter| parameter.is_documented());
-        let known: Vec<&str> = documented.flat_map(Parameter::spellings).collect();
+        match self.nearest(key) {
+            Some(near) => did_you_mean(key, &[near]),
+            None => did_you_mean(key, &self.documented_spellings()),
+        }
+    }
+
+    /// Returns the documented key that an unknown key is probably a misspelling of.
+    fn nearest(&self, key: &str) -> Option<&'static str> {
+        let known = self.documented_spellings();
         let has_capitals = |word: &str| word.contains(char::is_uppercase);
         let alike = known.iter().copied();
         let alike = alike.filter(|known| has_capitals(known) == has_capitals(key));
-        match nearest(key, alike) {
-            Some(near) => did_you_mean(key, &[near]),
-            None => did_you_mean(key, &known),
-        }
+        nearest(key, alike).or_else(|| nearest(key, known.iter().copied()))
+    }
+
+    fn documented_spellings(&self) -> Vec<&'static str> {
+        let documented = self
+            .parameters()
+            .filter(|parameter| parameter.is_documented());
+        documented.flat_map(Parameter::spellings).collect()
     }
 
     fn check(
@@ -96,14 +108,11 @@ impl Table {
             (Some(entry), kind) if !entry.value.is_null() => kind.check(entry, problems),
             (entry, _) if parameter.required => {
                 let message = format!("{} needs `{}`", self.name, parameter.name);
-                let problem = Problem::new("missing-key", message);
                 problems.push(match entry {
-                    Some(empty) => problem
+                    Some(empty) => Problem::new("missing-key", message)
                         .at(&empty.key_place)
                         .help("write a value after the colon"),
-                    None => problem
-                        .at(&node.head())
-                        .help(format!("add `{}: …`", parameter.name)),
+                    None => Problem::missing_key(message, parameter.name, &node.head()),
                 });
             }
             _ => {}
@@ -303,6 +312,14 @@ impl<'a> Values<'a> {
         let table = self.table;
         let entries = self.node.as_map().unwrap_or_default().iter();
         entries.filter(move |entry| table.parameter(&entry.key).is_none())
+    }
+
+    /// Returns the undeclared entry that is probably a misspelling of a name.
+    #[must_use]
+    pub fn misspelled(&self, name: &str) -> Option<&'a MapEntry> {
+        let table = self.table;
+        self.undeclared()
+            .find(|entry| table.nearest(&entry.key) == Some(name))
     }
 
     /// Returns the entry, whose value may be empty.

@@ -14,21 +14,24 @@ use crate::suggest::nearest;
 ///
 /// The result is text, with one exception: a text that is exactly one `${…}` and not quoted in `source` (the
 /// text of the file) becomes a number or boolean if the expanded text is one in YAML. Expanded values are not
-/// expanded again.
+/// expanded again. A text with a variable that is not set becomes empty, so that readers report nothing else about it.
 pub fn expand(
     node: &Node,
     source: Option<&str>,
     environment: &BTreeMap<String, String>,
     problems: &mut Vec<Problem>,
 ) -> Node {
-    map_texts(node, &mut |text, node| {
+    map_texts(node, None, &mut |text, node, key| {
         let mut unset = Vec::new();
         let expanded = expand_text(text, node, source, environment, &mut unset, problems);
+        if unset.is_empty() {
+            return expanded;
+        }
         let unset = unset
             .iter()
-            .map(|name| unset_problem(name, node, environment));
+            .map(|name| unset_problem(name, node, key, environment));
         problems.extend(unset);
-        expanded
+        NodeKind::Null
     })
 }
 
@@ -40,7 +43,7 @@ pub fn expand_set(
     environment: &BTreeMap<String, String>,
     problems: &mut Vec<Problem>,
 ) -> Node {
-    map_texts(node, &mut |text, node| {
+    map_texts(node, None, &mut |text, node, key| {
         let mut unset = Vec::new();
         let expanded = expand_text(text, node, source, environment, &mut unset, problems);
         if unset.is_empty() {
@@ -48,7 +51,7 @@ pub fn expand_set(
         }
         problems.extend(unset.iter().map(|name| Problem {
             is_warning: true,
-            ..unset_problem(name, node, environment)
+            ..unset_problem(name, node, key, environment)
         }));
         NodeKind::Text(text.to_owned())
     })
@@ -58,7 +61,7 @@ pub fn expand_set(
 #[must_use]
 pub fn unset_variables(node: &Node, environment: &BTreeMap<String, String>) -> Vec<String> {
     let mut names = Vec::new();
-    map_texts(node, &mut |text, node| {
+    map_texts(node, None, &mut |text, node, _| {
         expand_text(text, node, None, environment, &mut names, &mut Vec::new())
     });
     names.sort_unstable();
@@ -66,17 +69,20 @@ pub fn unset_variables(node: &Node, environment: &BTreeMap<String, String>) -> V
     names
 }
 
-/// Returns the tree with each text that contains `${` replaced by `expanded`.
-fn map_texts(node: &Node, expanded: &mut dyn FnMut(&str, &Node) -> NodeKind) -> Node {
+/// Returns the replacement of a text, of its node and of the key that the text belongs to.
+type Replace<'a> = dyn FnMut(&str, &Node, Option<&str>) -> NodeKind + 'a;
+
+/// Returns the tree with each text that contains `${` replaced. `key` is the key that `node` belongs to.
+fn map_texts(node: &Node, key: Option<&str>, expanded: &mut Replace<'_>) -> Node {
     let kind = match &node.kind {
-        NodeKind::Text(text) if text.contains("${") => expanded(text, node),
+        NodeKind::Text(text) if text.contains("${") => expanded(text, node, key),
         NodeKind::List(items) => {
             let items = items.iter();
-            NodeKind::List(items.map(|item| map_texts(item, expanded)).collect())
+            NodeKind::List(items.map(|item| map_texts(item, key, expanded)).collect())
         }
         NodeKind::Map(entries) => {
             let entries = entries.iter().map(|entry| MapEntry {
-                value: map_texts(&entry.value, expanded),
+                value: map_texts(&entry.value, Some(&entry.key), expanded),
                 ..entry.clone()
             });
             NodeKind::Map(entries.collect())
@@ -153,7 +159,12 @@ fn value_of<'a>(
     }
 }
 
-fn unset_problem(name: &str, node: &Node, environment: &BTreeMap<String, String>) -> Problem {
+fn unset_problem(
+    name: &str,
+    node: &Node,
+    key: Option<&str>,
+    environment: &BTreeMap<String, String>,
+) -> Problem {
     let near = nearest(name, environment.keys().map(String::as_str));
     let help = match near {
         Some(near) => {
@@ -161,9 +172,10 @@ fn unset_problem(name: &str, node: &Node, environment: &BTreeMap<String, String>
         }
         None => format!("set it, or give it a default: `${{{name}:-default}}`"),
     };
+    let key = key.map_or_else(String::new, |key| format!("`{key}`: "));
     Problem::new(
         "unset-variable",
-        format!("the environment variable `{name}` is not set"),
+        format!("{key}the environment variable `{name}` is not set"),
     )
     .at(&node.place)
     .help(help)

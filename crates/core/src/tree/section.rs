@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
 use super::{MapEntry, Node};
-use crate::suggest::did_you_mean;
+use crate::suggest::{did_you_mean, nearest};
 use crate::{Problem, SourceSpan};
 
 /// A mapping that is read key by key. Every read claims its key; [`Section::finish`] reports the keys that
@@ -47,6 +47,12 @@ impl<'a> Section<'a> {
     #[must_use]
     pub fn place(&self) -> &SourceSpan {
         &self.place
+    }
+
+    /// The entries of the mapping. Does not claim them.
+    #[must_use]
+    pub fn entries(&self) -> &'a [MapEntry] {
+        self.entries
     }
 
     /// The keys that were read so far, present or not.
@@ -102,13 +108,12 @@ impl<'a> Section<'a> {
             .map(|entry| &entry.value)
             .filter(|node| !node.is_null());
         if node.is_none() {
-            let problem =
-                Problem::new("missing-key", format!("{} needs `{key}`", self.description));
+            let message = format!("{} needs `{key}`", self.description);
             problems.push(match entry {
-                Some(empty) => problem
+                Some(empty) => Problem::new("missing-key", message)
                     .at(&empty.key_place)
                     .help("write a value after the colon"),
-                None => problem.at(&self.place).help(format!("add `{key}: …`")),
+                None => Problem::missing_key(message, key, &self.place),
             });
         }
         node
@@ -220,13 +225,16 @@ impl<'a> Section<'a> {
     }
 
     /// Reports every key that was not claimed as `unknown-key`, and suggests the nearest of the keys that
-    /// were read.
+    /// were read. If that one is missing, it is not reported as missing, too.
     pub fn finish(self, problems: &mut Vec<Problem>) {
         for entry in self
             .entries
             .iter()
             .filter(|entry| !self.claimed.contains(entry.key.as_str()))
         {
+            if let Some(key) = nearest(&entry.key, self.known_keys.iter().copied()) {
+                Problem::remove_missing_key(problems, key, &self.place);
+            }
             problems.push(
                 Problem::new(
                     "unknown-key",

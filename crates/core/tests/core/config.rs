@@ -114,7 +114,6 @@ fn problems_are_reported_together_with_places_and_remedies() {
     problems(
         "{mode: fats, count: 11, part: 2, pause: 0, flag: 'true', names: [1], env: {A: []}, inner: {dpth: 1}, each: {one: 5}, even: 3, color: x, shape: y, nmae: z}",
         &[
-            "a.yaml:1:1: `section` needs `name` [missing-key]; add `name: …`",
             "a.yaml:1:8: `mode` cannot be `fats` [bad-value]; did you mean `fast`?",
             "a.yaml:1:21: `count` must be from 1 to 10, but it is 11 [out-of-range]; write a whole number that is from 1 to 10",
             "a.yaml:1:31: `part` must be from 0 to 1, but it is 2 [out-of-range]; write a number within these bounds",
@@ -122,7 +121,6 @@ fn problems_are_reported_together_with_places_and_remedies() {
             "a.yaml:1:50: `flag` must be `true` or `false`, but this is text [wrong-type]; take the quotes away",
             "a.yaml:1:66: an item of `names` must be text, but this is a number [wrong-type]; put it in quotes",
             "a.yaml:1:79: `A` in `env` must be text, but this is a list [wrong-type]; write text here",
-            "a.yaml:1:91: `inner` needs `depth` [missing-key]; add `depth: …`",
             "a.yaml:1:92: unknown key `dpth` in `inner` [unknown-key]; did you mean `depth`?",
             "a.yaml:1:114: `inner` must be a mapping, but this is a number [wrong-type]; write a mapping here",
             "a.yaml:1:124: odd [odd]",
@@ -130,6 +128,11 @@ fn problems_are_reported_together_with_places_and_remedies() {
             "a.yaml:1:137: `shape` in `section` is not supported [unsupported]; take it out: it would have no effect here",
             "a.yaml:1:147: unknown key `nmae` in `section` [unknown-key]; did you mean `name`?",
         ],
+    );
+    // A key that is not misspelled either.
+    problems(
+        "{flag: true}",
+        &["a.yaml:1:1: `section` needs `name` [missing-key]; add `name: …`"],
     );
     problems(
         "{name: ~, flag: true, flagged: false}",

@@ -78,9 +78,13 @@ impl Context {
                 ErrorKind::Full,
                 format!("no space left to create the database {location}; free some on its disk"),
             ),
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Error::new(
+            io::ErrorKind::PermissionDenied => Error::new(
                 ErrorKind::Denied,
                 format!("no permission to open or create the database {location}"),
+            ),
+            io::ErrorKind::ReadOnlyFilesystem => Error::new(
+                ErrorKind::Denied,
+                format!("the file system of the database {location} is read-only"),
             ),
             _ => Error::new(
                 ErrorKind::Unavailable,

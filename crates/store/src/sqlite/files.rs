@@ -42,6 +42,17 @@ pub(super) fn prepare(path: &Path) -> Result<PathBuf, Error> {
     make().map_err(|error| context.file(error))
 }
 
+/// Returns true if the file begins as a database of SQLite, or is empty. A damaged database may begin differently.
+#[must_use]
+pub fn begins_as_database(path: &Path) -> bool {
+    use io::Read as _;
+    const HEADER: &[u8; 16] = b"SQLite format 3\0";
+    let mut beginning = Vec::new();
+    let read = std::fs::File::open(path)
+        .and_then(|file| file.take(HEADER.len() as u64).read_to_end(&mut beginning));
+    read.is_ok() && (beginning.is_empty() || beginning == HEADER)
+}
+
 /// Renames a damaged database, with its companions, to `<name>.corrupt-<now>` and returns the new path of the
 /// database. Never deletes and never overwrites: if the name is taken, a number is added. A symbolic link is
 /// followed and stays: its target is renamed. Does not check that the database is damaged; no process should
