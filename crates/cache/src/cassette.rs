@@ -3,6 +3,7 @@
 //!
 //! The first line is the head; every further line is an entry.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, Read, Write};
 use std::sync::Arc;
 
@@ -10,15 +11,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use cachalot_core::clock::iso8601;
 use cachalot_core::{Digest, DigestKey, Millis, Spend};
-use cachalot_store::{Label, PageRequest, Pages, Record, RecordFilter, space};
+use cachalot_store::{Label, PageRequest, Pages, Record, RecordFilter, Store, space};
 use serde::{Deserialize, Serialize};
 
-use crate::CallKind;
 use crate::decoded::DecodeError;
 use crate::engine::Engine;
 use crate::entry::{Entry, EntryHead, KIND_LABEL};
 use crate::erase::erase_copies;
 use crate::witness::Observed;
+use crate::{CallKind, Key};
 
 /// The version of the format.
 pub const CASSETTE_VERSION: u32 = 1;
@@ -126,10 +127,11 @@ pub fn is_cassette(file: &mut dyn Read) -> std::io::Result<bool> {
     Ok(serde_json::from_slice::<Version>(line.unwrap_or_default()).is_ok())
 }
 
-/// Implements [`crate::Cache::export`].
+/// Implements [`crate::Cache::export`] and, with keys, [`crate::Cache::export_selected`].
 pub(crate) async fn export(
     engine: &Engine,
     to: &mut (dyn Write + Send),
+    selected: Option<&BTreeSet<Key>>,
     digest_key: Option<&DigestKey>,
 ) -> Result<ExportReport, CassetteError> {
     let store = engine.access.store().map_err(|_| CassetteError::NoStore)?;
@@ -139,27 +141,55 @@ pub(crate) async fn export(
         digest_key: digest_key.map(|key| hex::encode(key.expose())),
     };
     write_line(to, &first)?;
-    let mut exported = ExportReport::default();
-    let filter = RecordFilter::default();
-    let mut pages = Pages::new(&**store, space::CACHE, filter, PageRequest::keys(500));
-    while let Some(page) = pages.next().await? {
-        for listed in page.records {
-            // One value at a time: all of them together may not fit into this process.
-            let found = store.get(space::CACHE, &listed.key, &[]).settle().await?;
-            // A record that cannot be decoded answers no call.
-            let Some(Ok(entry)) = found.record.map(Entry::decode) else {
-                continue;
-            };
-            if entry.head.sealed && digest_key.is_none() {
-                exported.left_out += 1;
-            } else {
-                write_line(to, &CassetteEntry::from_entry(entry))?;
-                exported.entries += 1;
+    let mut export = Export {
+        store: &**store,
+        to,
+        with_secrets: digest_key.is_some(),
+        report: ExportReport::default(),
+    };
+    if let Some(keys) = selected {
+        for key in keys {
+            export.entry(&key.to_string()).await?;
+        }
+    } else {
+        let filter = RecordFilter::default();
+        let mut pages = Pages::new(&**store, space::CACHE, filter, PageRequest::keys(500));
+        while let Some(page) = pages.next().await? {
+            for listed in page.records {
+                export.entry(&listed.key).await?;
             }
         }
     }
-    to.flush()?;
-    Ok(exported)
+    export.to.flush()?;
+    Ok(export.report)
+}
+
+/// An export in progress.
+struct Export<'a> {
+    store: &'a dyn Store,
+    to: &'a mut (dyn Write + Send),
+    /// Set if entries are written whose keys contain secrets.
+    with_secrets: bool,
+    report: ExportReport,
+}
+
+impl Export<'_> {
+    /// Writes the entry under a key, if there is one. Entries are read one by one: all of them together may not fit into
+    /// this process.
+    async fn entry(&mut self, key: &str) -> Result<(), CassetteError> {
+        let found = self.store.get(space::CACHE, key, &[]).settle().await?;
+        // A record that cannot be decoded answers no call.
+        let Some(Ok(entry)) = found.record.map(Entry::decode) else {
+            return Ok(());
+        };
+        if entry.head.sealed && !self.with_secrets {
+            self.report.left_out += 1;
+        } else {
+            write_line(self.to, &CassetteEntry::from_entry(entry))?;
+            self.report.entries += 1;
+        }
+        Ok(())
+    }
 }
 
 /// Implements [`crate::Cache::import`].

@@ -284,6 +284,48 @@ impl Ledger {
         self.read(|connection| query::keys(connection, beginning, limit))
     }
 
+    /// Returns the runs with cacheable calls whose IDs begin with `beginning`, in no particular order; at most `limit`.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn runs(&self, beginning: &str, limit: u32) -> Result<Vec<String>, LedgerError> {
+        self.read(|connection| query::runs(connection, beginning, limit))
+    }
+
+    /// Returns the run of the last cacheable call.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn last_run(&self) -> Result<Option<String>, LedgerError> {
+        let last = self.read(query::last_call)?;
+        Ok(last.map(|call| call.run))
+    }
+
+    /// Returns the keys of the cacheable calls of a run.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn keys_of_run(&self, run: &str) -> Result<Vec<String>, LedgerError> {
+        self.read(|connection| query::keys_of_run(connection, run))
+    }
+
+    /// Returns false if the file may not have all hits of a run: the oldest ones are deleted, and of many in a short time
+    /// only a sample is kept.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn has_all_hits(&self, run: &str) -> Result<bool, LedgerError> {
+        self.read(|connection| query::has_all_hits(connection, run))
+    }
+
+    /// Returns the keys of all cacheable calls of runs in which the handle of a call begins with `beginning`.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn keys_of_runs_with(&self, beginning: &str) -> Result<Vec<String>, LedgerError> {
+        self.read(|connection| query::keys_of_runs_with(connection, beginning))
+    }
+
     /// Returns the sessions with payments to models whose names begin with `beginning`, most recent payment
     /// first; at most `limit`.
     ///

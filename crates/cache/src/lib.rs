@@ -39,6 +39,7 @@ mod write_back;
 mod write_guard;
 
 use std::borrow::Borrow;
+use std::collections::BTreeSet;
 use std::io::{BufRead, Write};
 use std::sync::Arc;
 
@@ -290,7 +291,20 @@ impl Cache {
         to: &mut (dyn Write + Send),
         digest_key: Option<&DigestKey>,
     ) -> Result<ExportReport, CassetteError> {
-        cassette::export(&self.0, to, digest_key).await
+        cassette::export(&self.0, to, None, digest_key).await
+    }
+
+    /// Writes the entries with these keys, as [`Cache::export`] does. A key without an entry is skipped.
+    ///
+    /// # Errors
+    /// Errors of the store and of the file.
+    pub async fn export_selected(
+        &self,
+        to: &mut (dyn Write + Send),
+        keys: &BTreeSet<Key>,
+        digest_key: Option<&DigestKey>,
+    ) -> Result<ExportReport, CassetteError> {
+        cassette::export(&self.0, to, Some(keys), digest_key).await
     }
 
     /// Stores every entry of a cassette in place of any other under its key. Entries with domains answer only

@@ -54,6 +54,8 @@ struct WitnessState {
     observed: Mutex<ObservationList>,
     /// The reason why the list is incomplete: a file changed while it was read, or the list is full.
     incomplete: Mutex<Option<String>>,
+    /// Set if another process reads the files.
+    read_by_others: AtomicBool,
 }
 
 /// The distinct observations, in order.
@@ -111,6 +113,20 @@ impl Witness {
             Observation::Existence(path) => observe::existence(path),
             Observation::Target(path) => observe::target(path),
         });
+    }
+
+    /// Declares that another process reads the files, at an unknown time between their observation and the end of the
+    /// run. The answer is stored only if no file was written at all in the meantime: one that was changed and changed
+    /// back has its old content, but the other process may have read another one. To be called before the first
+    /// observation. A file that is absent, or so new that its status would not show such a change, makes the list
+    /// incomplete.
+    pub fn read_by_other_process(&self) {
+        self.0.read_by_others.store(true, Ordering::Relaxed);
+    }
+
+    /// True after [`Witness::read_by_other_process`].
+    pub(crate) fn is_read_by_others(&self) -> bool {
+        self.0.read_by_others.load(Ordering::Relaxed)
     }
 
     /// Returns a snapshot of the records that can be checked apart from any entry: for an adapter that puts
@@ -174,6 +190,12 @@ impl Witness {
     fn note(&self, observed: Result<Observed, ObservationError>) {
         match observed {
             Err(error) => self.mark_incomplete(error.to_string()),
+            Ok(observed) if self.is_read_by_others() && !observed.shows_every_write() => {
+                self.mark_incomplete(format!(
+                    "{} is absent, or was written just before",
+                    observed.path
+                ));
+            }
             Ok(observed) => {
                 let mut list = lock(&self.0.observed);
                 if list.holds(&observed) {
@@ -357,6 +379,15 @@ impl ObservationSet {
         Box::pin(self.check_on_thread(within, false)).await
     }
 
+    /// Checks that no file or directory was written since it was observed, not even with its old content.
+    pub(crate) async fn check_unwritten(self: &Arc<Self>) -> Result<(), ObservationError> {
+        let this = Arc::clone(self);
+        let checked = run_blocking(STORE_CHECK_TIMEOUT, move || {
+            this.observed.iter().try_for_each(Observed::check_unwritten)
+        });
+        checked.await.unwrap_or_else(|| Err(self.too_slow()))
+    }
+
     /// Checks that all contents are unchanged, regardless of their statuses.
     pub(crate) async fn check_frozen(self: &Arc<Self>) -> Result<(), ObservationError> {
         if self.observed.is_empty() {
@@ -509,6 +540,33 @@ impl Observed {
                     StatusCheck::Unsure
                 }
             }
+        }
+    }
+
+    /// True if any later write to the file or directory changes its status.
+    fn shows_every_write(&self) -> bool {
+        match &self.what {
+            ObservedState::Content { status, .. } | ObservedState::Listing { status, .. } => {
+                status.settled
+            }
+            ObservedState::Absent(_) => false,
+            // No content was observed.
+            ObservedState::Present { .. } | ObservedState::Target { .. } => true,
+        }
+    }
+
+    /// Checks that the file or directory was not written since.
+    fn check_unwritten(&self) -> Result<(), ObservationError> {
+        match &self.what {
+            ObservedState::Content { status, .. } | ObservedState::Listing { status, .. } => {
+                match FileStatus::read(Path::new(&self.path)) {
+                    Ok(Ok(now)) if now.same_as(status) => Ok(()),
+                    _ => Err(ObservationError::Changed(self.path.clone())),
+                }
+            }
+            ObservedState::Absent(_)
+            | ObservedState::Present { .. }
+            | ObservedState::Target { .. } => Ok(()),
         }
     }
 

@@ -112,7 +112,7 @@ impl PostgresServer {
     /// If they cannot be ended.
     pub fn end_connections(&self) {
         let _ = self.query(&format!(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {CLIENTS}"
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE {CLIENTS}"
         ));
     }
 
@@ -122,7 +122,7 @@ impl PostgresServer {
     /// If they cannot be ended.
     pub fn end_connections_of(&self, user: &str) {
         let _ = self.query(&format!(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {CLIENTS} AND usename = '{user}'"
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE {CLIENTS} AND usename = '{user}'"
         ));
     }
 

@@ -290,6 +290,9 @@ fn calls_are_few_round_trips() {
             let Some(ReserveResult::Held(lease)) = found.reserved else {
                 panic!("not reserved");
             };
+            // One in 64 reservations on Firestore, chosen by the time, removes old leases beside the next call.
+            let clean_up = name == "firestore" && lease.fence.is_multiple_of(64);
+            let write = write + usize::from(clean_up);
             let before = proxy.round_trips();
             let new = record("new".to_owned(), value("new"), Vec::new());
             let stored = store.put("space", new, Some(&lease), &[("counter", 0)]);

@@ -80,6 +80,10 @@ impl FinishedRun<'_> {
             .check(STORE_CHECK_TIMEOUT)
             .await
             .map_err(Reason::changed)?;
+        if flight.witness.is_read_by_others() {
+            let unwritten = observations.check_unwritten().await;
+            unwritten.map_err(Reason::changed)?;
+        }
         let epochs = self.current_epochs()?;
         let now = self.access().now();
         let later = |at: Millis, time: Duration| {

@@ -6,6 +6,7 @@ use cachalot_core::{Cost, Millis, Spend};
 use rusqlite::{Connection, Result, Row, params};
 
 use super::append::DROPPED;
+use super::tally::MAX_RECENT_HITS;
 use super::{CallStatus, LedgerRow, LedgerTotals};
 use crate::{CallKind, Key};
 
@@ -107,6 +108,54 @@ pub(super) fn keys(connection: &Connection, beginning: &str, limit: u32) -> Resu
          LIMIT ?2",
     )?;
     let keys = statement.query_map(params![beginning, limit], |row| row.get(0))?;
+    keys.collect()
+}
+
+/// See [`super::Ledger::runs`].
+pub(super) fn runs(connection: &Connection, beginning: &str, limit: u32) -> Result<Vec<String>> {
+    let mut statement = connection.prepare(
+        "SELECT DISTINCT run FROM calls
+         WHERE kind <> 'prefix' AND substr(run, 1, length(?1)) = ?1 LIMIT ?2",
+    )?;
+    let runs = statement.query_map(params![beginning, limit], |row| row.get(0))?;
+    runs.collect()
+}
+
+/// See [`super::Ledger::keys_of_run`].
+pub(super) fn keys_of_run(connection: &Connection, run: &str) -> Result<Vec<String>> {
+    keys_where(connection, "run = ?1", run)
+}
+
+/// See [`super::Ledger::has_all_hits`].
+pub(super) fn has_all_hits(connection: &Connection, run: &str) -> Result<bool> {
+    let mut statement = connection.prepare(
+        "SELECT
+           (SELECT count(*) FROM calls WHERE run = ?1 AND answered IN ('hit', 'stale')) AS of_run,
+           (SELECT ifnull(min(id), 0) FROM calls WHERE run = ?1) AS begin,
+           (SELECT count(*) FROM calls WHERE answered IN ('hit', 'stale')) AS kept,
+           (SELECT ifnull(min(id), 0) FROM calls WHERE answered IN ('hit', 'stale')) AS oldest,
+           (SELECT ifnull(sum(hits), 0) FROM totals) AS ever",
+    )?;
+    statement.query_row([run], |row| {
+        let is_sampled = count(row, "of_run")? >= MAX_RECENT_HITS as u64;
+        let are_deleted = count(row, "kept")? < count(row, "ever")?;
+        let began_before = row.get::<_, i64>("begin")? <= row.get::<_, i64>("oldest")?;
+        Ok(!(is_sampled || are_deleted && began_before))
+    })
+}
+
+/// See [`super::Ledger::keys_of_runs_with`].
+pub(super) fn keys_of_runs_with(connection: &Connection, beginning: &str) -> Result<Vec<String>> {
+    let of_runs = "run IN (SELECT run FROM calls
+         WHERE handle >= ?1 AND substr(handle, 1, length(?1)) = ?1)";
+    keys_where(connection, of_runs, beginning)
+}
+
+fn keys_where(connection: &Connection, which: &str, with: &str) -> Result<Vec<String>> {
+    let keys =
+        format!("SELECT DISTINCT key FROM calls WHERE kind <> 'prefix' AND key <> '' AND {which}");
+    let mut statement = connection.prepare(&keys)?;
+    let keys = statement.query_map([with], |row| row.get(0))?;
     keys.collect()
 }
 

@@ -12,6 +12,10 @@ use crate::sync::{Mutex, lock};
 /// may leave the same status.
 const GRANULARITY: Duration = Duration::from_secs(2);
 
+/// The same for file systems whose time stamps have fractions of a second. They have the resolution of the kernel's
+/// clock, which is at most 10 milliseconds.
+const FINE_GRANULARITY: Duration = Duration::from_millis(50);
+
 /// The reason why nothing exists at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Absence {
@@ -44,6 +48,10 @@ pub(super) struct FileStatus {
     device: u64,
     /// Set if the file was old enough, by its file system's clock, that any later write changes the status.
     pub(super) trusted: bool,
+    /// Set if the file was so old, by its file system's clock, that a write after the reading of the status changes it.
+    /// A stored status is only compared with later ones, which `trusted` decides about.
+    #[serde(skip)]
+    pub(super) settled: bool,
 }
 
 impl FileStatus {
@@ -65,6 +73,7 @@ impl FileStatus {
             inode,
             device,
             trusted: _,
+            settled: _,
         } = self;
         (*directory, *size, *modified, *changed, *inode, *device)
             == (
@@ -91,9 +100,12 @@ impl FileStatus {
         times: &FileSystemTimes,
     ) -> Self {
         let newest = self.modified.max(self.changed);
-        self.trusted = times
-            .now(self.device, path, directory)
-            .is_some_and(|now| newest.saturating_add(nanoseconds(GRANULARITY)) < now);
+        let now = times.now(self.device, path, directory);
+        let is_older =
+            |than: Duration| now.is_some_and(|now| newest.saturating_add(nanoseconds(than)) < now);
+        self.trusted = is_older(GRANULARITY);
+        let has_fractions = self.changed % 1_000_000_000 != 0;
+        self.settled = self.trusted || (has_fractions && is_older(FINE_GRANULARITY));
         self
     }
 
@@ -110,6 +122,7 @@ impl FileStatus {
             inode: metadata.ino(),
             device: metadata.dev(),
             trusted: false,
+            settled: false,
         }
     }
 
@@ -124,6 +137,7 @@ impl FileStatus {
             inode: 0,
             device: 0,
             trusted: false,
+            settled: false,
         }
     }
 }

@@ -609,6 +609,61 @@ async fn file_changed_during_the_run_prevents_storing() {
     );
 }
 
+/// Another process may read a file between two changes that cancel each other out.
+#[tokio::test]
+async fn file_changed_and_changed_back_prevents_storing_if_another_process_reads_it() {
+    let place = TestDirectory::new();
+    place.write("a", "one");
+    let path = place.path("a");
+    // While the file is new, a change might leave its status as it is.
+    let settled = || {
+        let path = path.clone();
+        place.ask(move |witness| {
+            witness.read_by_other_process();
+            witness.observe(Observation::Content(&path));
+            "one".to_owned()
+        })
+    };
+    let reported = settled().await;
+    assert!(
+        matches!(reported.settled.stored, Err(Reason::Declined(_))),
+        "{reported:?}"
+    );
+    std::thread::sleep(Duration::from_millis(100));
+    let written = path.clone();
+    let reported = place
+        .ask(move |witness| {
+            witness.read_by_other_process();
+            witness.observe(Observation::Content(&written));
+            fs::write(&written, "two").unwrap();
+            let text = fs::read_to_string(&written).unwrap();
+            fs::write(&written, "one").unwrap();
+            text
+        })
+        .await;
+    assert!(
+        matches!(reported.settled.stored, Err(Reason::Changed(_))),
+        "{reported:?}"
+    );
+    let absent = place.path("b");
+    let reported = place
+        .ask(move |witness| {
+            witness.read_by_other_process();
+            witness.observe(Observation::Content(&absent));
+            String::new()
+        })
+        .await;
+    assert!(reported.settled.stored.is_err(), "{reported:?}");
+    std::thread::sleep(Duration::from_millis(100));
+    hit_after(settled().await, place.read("a").await);
+}
+
+/// The first answer is stored, and serves the second call.
+fn hit_after(first: CallReport, second: CallReport) {
+    assert!(first.settled.stored.is_ok(), "{first:?}");
+    hit(&second, "one");
+}
+
 #[tokio::test]
 async fn file_read_in_two_states_prevents_storing() {
     let place = TestDirectory::new();
