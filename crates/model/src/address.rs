@@ -13,6 +13,10 @@ pub(crate) enum AddressError {
         "is `{shown}`, which is not a URL ({error}); write one such as https://api.example.com/v1"
     )]
     NoUrl { shown: String, error: ParseError },
+    #[error(
+        "is `{0}`: an environment variable is not read here; set `base_url` under `models:` or `providers:`, where `${{NAME}}` is the variable"
+    )]
+    Variable(String),
     #[error("is `{0}`; begin it with http:// or https://")]
     Scheme(String),
     #[error(
@@ -30,6 +34,9 @@ pub(crate) enum AddressError {
 /// Parses a base URL.
 pub(crate) fn parse(text: &str) -> Result<Url, AddressError> {
     let shown = || masked(text).into_owned();
+    if text.contains("${") {
+        return Err(AddressError::Variable(shown()));
+    }
     let url = Url::parse(text).map_err(|error| AddressError::NoUrl {
         shown: shown(),
         error,

@@ -28,5 +28,5 @@ pub use charge::Charge;
 pub use duration::{AGE, DURATION};
 pub use provider::{
     MODEL_KEYS, Model, ModelConfiguration, ModelDependencies, ModelSettings, Models, PROVIDER,
-    PROVIDER_KEYS, RetryPauses, SystemRetryPauses, Timeouts, UnsentParameter,
+    PROVIDER_KEYS, RateLimitPause, RetryPauses, SystemRetryPauses, Timeouts, UnsentParameter,
 };

@@ -45,7 +45,7 @@ mod settings;
 pub use accepted::UnsentParameter;
 pub use configuration::ModelConfiguration;
 pub use model::Model;
-pub use retry_pause::{RetryPauses, SystemRetryPauses};
+pub use retry_pause::{RateLimitPause, RetryPauses, SystemRetryPauses};
 pub use settings::{MODEL_KEYS, ModelSettings, PROVIDER, PROVIDER_KEYS, Timeouts};
 
 use configuration::sentence;
@@ -53,6 +53,12 @@ use credentials::{Credentials, ServiceAccounts};
 use key::ProviderKey;
 use model_lookup::ModelLookup;
 use resolved_model::{ResolvedModel, TimeLimits};
+use retry_pause::RetryLimits;
+
+/// The maximum number of models that an error about an unknown one suggests, and the minimum length of a part of their
+/// names.
+const MAX_SUGGESTIONS: usize = 5;
+const MIN_PART: usize = 3;
 
 /// Provider of a model that is configured with an address but without a provider.
 const CUSTOM_PROVIDER: &str = "custom";
@@ -225,19 +231,28 @@ impl Models {
         let model = self.resolve(settings)?;
         // Fallbacks of a fallback are ignored.
         let of_any = call.for_any_model();
-        let mut fallbacks = Vec::with_capacity(names.len());
+        let resolve = |name: &str, following: &[String]| {
+            let settings = ModelSettings {
+                fallbacks: Some(following.to_vec()),
+                ..self.settings(Some(name), &of_any)
+            };
+            self.resolve(settings).map_err(|error| Error {
+                message: format!("the fallback `{name}`: {}", error.message),
+                ..error
+            })
+        };
+        let mut others = Vec::with_capacity(names.len());
         for name in names {
-            let fallback = self
-                .resolve(self.settings(Some(&name), &of_any))
-                .map_err(|error| Error {
-                    message: format!("the fallback `{name}`: {}", error.message),
-                    ..error
-                })?;
             // The same model would fail in the same way.
-            if !fallback.is_same_as(&model) {
-                fallbacks.push((name, fallback));
+            if !resolve(&name, &[])?.is_same_as(&model) {
+                others.push(name);
             }
         }
+        let fallbacks = others.iter().enumerate().map(|(place, name)| {
+            let fallback = resolve(name, &others[place + 1..])?;
+            Ok((name.clone(), fallback))
+        });
+        let fallbacks = fallbacks.collect::<Result<Vec<_>, Error>>()?;
         Ok(model.with_fallbacks(fallbacks))
     }
 
@@ -337,7 +352,9 @@ impl Models {
         }
     }
 
-    fn has_provider(&self, name: &str) -> bool {
+    /// Returns true if the provider is known or configured.
+    #[must_use]
+    pub fn has_provider(&self, name: &str) -> bool {
         self.configured.provider(name).is_some() || self.known.provider(name).is_some()
     }
 
@@ -426,7 +443,13 @@ impl Models {
             api_owner,
             listed,
         } = found;
-        let place = self.place(&name, &settings, &known)?;
+        let place = match (self.place(&name, &settings, &known), settings.unset.first()) {
+            (Ok(place), _) => place,
+            // An address with a variable that is not set counts as one that is missing. `Model::ready` reports the
+            // variable.
+            (Err(_), Some(_)) => ProviderAddress::unset()?,
+            (Err(error), None) => return Err(error),
+        };
         let key = ProviderKey::find(&settings, &known, &place, &self.dependencies.environment);
         let unset = settings.unset.first().or(place.unset.as_ref()).cloned();
         let limits = ModelLimits {
@@ -488,7 +511,7 @@ impl Models {
             parameters,
             price: settings.cost.clone().or(listed.price),
             headers: header::headers(&settings, format, known.cloud)?,
-            retries: settings.retries.unwrap_or(ResolvedModel::RETRIES),
+            retries: retry_limits(&settings),
             repeats_timeouts: settings.retries.is_some(),
             http: self.client(time)?,
             clock: Arc::clone(&self.dependencies.clock),
@@ -644,6 +667,21 @@ impl Models {
         ))
     }
 
+    /// Returns the newest models of a provider whose names contain `part`, as a list.
+    fn containing(&self, part: &str) -> Option<String> {
+        let catalog = &self.dependencies.catalog;
+        let of = |provider| -> Vec<&str> {
+            let models = catalog.models(provider);
+            models.filter(|model| model.contains(part)).collect()
+        };
+        let providers = catalog.providers().filter(|_| part.len() >= MIN_PART);
+        let found = providers.map(of).find(|found| !found.is_empty())?;
+        // They are sorted by name.
+        let newest = found.iter().rev().take(MAX_SUGGESTIONS);
+        let shown: Vec<String> = newest.map(|model| format!("`{model}`")).collect();
+        Some(shown.join(", "))
+    }
+
     fn no_model(&self, name: &str) -> Error {
         let providers = self.configured.provider_names(self.known);
         if let Some((provider, rest)) = name.split_once('/') {
@@ -655,18 +693,36 @@ impl Models {
             };
             return configuration(format!("there is no model `{name}`: {remedy}"));
         }
+        let catalog = &self.dependencies.catalog;
         let own = self.configured.models.iter().map(|(name, _)| name.as_str());
         let listed = providers
             .iter()
-            .flat_map(|provider| self.dependencies.catalog.models(provider));
-        let remedy = match nearest(name, own.chain(listed)) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => {
+            .flat_map(|provider| catalog.models(provider));
+        let remedy = match (nearest(name, own.chain(listed)), self.containing(name)) {
+            (Some(near), _) => format!("did you mean `{near}`?"),
+            (None, Some(containing)) => format!("did you mean one of {containing}?"),
+            (None, None) => {
                 "add it to `models:`, or name its provider: `openai/…`, `anthropic/…`, `ollama/…`"
                     .to_owned()
             }
         };
         configuration(format!("there is no model `{name}`: {remedy}"))
+    }
+}
+
+/// Returns the limits of retries. By default, a rate limit is waited for unless another model answers instead, or the
+/// user wants no retries.
+fn retry_limits(settings: &ModelSettings) -> RetryLimits {
+    let fallbacks = settings.fallbacks.as_deref().unwrap_or_default();
+    let is_waited_for = fallbacks.is_empty() && settings.retries != Some(0);
+    let usual = if is_waited_for {
+        ResolvedModel::RATE_LIMIT_WAIT
+    } else {
+        Duration::ZERO
+    };
+    RetryLimits {
+        retries: settings.retries.unwrap_or(ResolvedModel::RETRIES),
+        rate_limit_wait: settings.rate_limit_wait.unwrap_or(usual),
     }
 }
 
@@ -677,6 +733,19 @@ struct ProviderAddress {
     is_own: bool,
     /// An environment variable that the address needs and that is not set.
     unset: Option<String>,
+}
+
+impl ProviderAddress {
+    /// The address of a model that cannot be called: no server has it (RFC 6761).
+    fn unset() -> Result<Self, Error> {
+        let url = address::parse("http://unset.invalid")
+            .map_err(|wrong| configuration(format!("`base_url` {wrong}")))?;
+        Ok(Self {
+            url,
+            is_own: false,
+            unset: None,
+        })
+    }
 }
 
 fn configuration(message: impl Into<String>) -> Error {

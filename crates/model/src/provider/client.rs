@@ -14,6 +14,9 @@
 //! - an exhausted quota, and a conversation that is too long;
 //! - a server that asks to wait for more than a minute.
 //!
+//! A rate limit is retried as long as the sum of its pauses is at most
+//! [`ModelSettings::rate_limit_wait`](crate::ModelSettings::rate_limit_wait), however often.
+//!
 //! Before each retry the client waits as long as the server asks for, or else with exponential backoff.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,12 +25,14 @@ use bytes::Bytes;
 use cachalot_storage::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use cachalot_storage::{Method, RequestBuilder, Response, StatusCode};
 use tokio::time::{Instant, timeout, timeout_at};
+use url::Url;
 
 use super::header;
 use super::key::ProviderKey;
 use super::resolved_model::ResolvedModel;
-use super::retry_pause;
+use super::retry_pause::{RateLimitPause, Retries};
 use crate::error::{Error, ErrorKind};
+use crate::wire::embeddings::{self, Embeddings};
 use crate::{Delta, Reply};
 
 mod answer;
@@ -50,39 +55,93 @@ pub(crate) async fn exchange(
     mode: DeliveryMode,
     on: &mut (dyn FnMut(Delta) + Send),
 ) -> Result<Reply, Error> {
-    let mut tries: u32 = 1;
+    let mut retries = Retries::default();
     let is_shown = AtomicBool::new(false);
     let mut on = |delta: Delta| {
         is_shown.store(true, Ordering::Relaxed);
         on(delta);
     };
     loop {
-        let tried = attempt(model, body.clone(), mode, &mut on);
-        let ended = match model.time.total {
-            None => tried.await,
-            Some(limit) => timeout(limit, tried)
-                .await
-                .unwrap_or_else(|_| Err(ErrorFactory::new(model).attempt_timed_out(limit))),
-        };
-        let attempt_failure = match ended {
-            Ok(reply) => return Ok(reply),
-            Err(attempt_failure) => attempt_failure,
-        };
-        let pause = if attempt_failure.retryable
-            // The answer of a second attempt would follow the shown part of the first one.
-            && !is_shown.load(Ordering::Relaxed)
-            && tries <= model.retries
-        {
-            retry_pause::pause_before_retry(&attempt_failure.error, tries, &*model.pauses)
-        } else {
-            None
-        };
-        let Some(pause) = pause else {
-            return Err(attempt_failure.after(tries));
-        };
-        model.pauses.pause(pause).await;
-        tries += 1;
+        let attempt_failure =
+            match limited(model, attempt(model, body.clone(), mode, &mut on)).await {
+                Ok(reply) => return Ok(reply),
+                Err(attempt_failure) => attempt_failure,
+            };
+        // The answer of a second attempt would follow the shown part of the first one.
+        let is_final = is_shown.load(Ordering::Relaxed);
+        pause(model, attempt_failure, &mut retries, is_final).await?;
     }
+}
+
+/// Requests the vectors of texts, with retries.
+pub(crate) async fn embed(model: &ResolvedModel, texts: &[String]) -> Result<Embeddings, Error> {
+    let url = embeddings::url(&model.base);
+    let body = embeddings::body(&model.parameters.model, texts, &model.parameters.extra);
+    let mut retries = Retries::default();
+    loop {
+        let tried = embeddings_attempt(model, &url, body.clone(), texts.len());
+        match limited(model, tried).await {
+            Ok(found) => return Ok(found),
+            Err(attempt_failure) => pause(model, attempt_failure, &mut retries, false).await?,
+        }
+    }
+}
+
+async fn embeddings_attempt(
+    model: &ResolvedModel,
+    url: &Url,
+    body: Bytes,
+    count: usize,
+) -> Result<Embeddings, AttemptFailure> {
+    let mut error_factory = ErrorFactory::new(model);
+    let (response, deadline) = send(&mut error_factory, body, url, DeliveryMode::Whole).await?;
+    let body = answer::json(&error_factory, response, deadline).await?;
+    embeddings::answer(&body, count).map_err(|error| error_factory.reported(error))
+}
+
+/// Ends an attempt after the limit of one.
+async fn limited<T>(
+    model: &ResolvedModel,
+    tried: impl Future<Output = Result<T, AttemptFailure>>,
+) -> Result<T, AttemptFailure> {
+    match model.time.total {
+        None => tried.await,
+        Some(limit) => timeout(limit, tried)
+            .await
+            .unwrap_or_else(|_| Err(ErrorFactory::new(model).attempt_timed_out(limit))),
+    }
+}
+
+/// Waits before the next attempt.
+///
+/// # Errors
+/// The error of the last attempt, if there is no next one.
+async fn pause(
+    model: &ResolvedModel,
+    attempt_failure: AttemptFailure,
+    retries: &mut Retries,
+    is_final: bool,
+) -> Result<(), Error> {
+    let error = &attempt_failure.error;
+    let pause = if attempt_failure.retryable && !is_final {
+        retries.pause(error, model.retries, &*model.pauses)
+    } else {
+        None
+    };
+    let Some(pause) = pause else {
+        let reason = retries.reason(error, model.retries);
+        return Err(attempt_failure.because(&reason));
+    };
+    if model.retries.wait_for(error) {
+        model.pauses.announce(&RateLimitPause {
+            provider: &model.provider,
+            model: &model.parameters.model,
+            time: pause,
+            limit: model.retries.rate_limit_wait,
+        });
+    }
+    model.pauses.pause(pause).await;
+    Ok(())
 }
 
 async fn attempt(
@@ -92,7 +151,23 @@ async fn attempt(
     on: &mut (dyn FnMut(Delta) + Send),
 ) -> Result<Reply, AttemptFailure> {
     let mut error_factory = ErrorFactory::new(model);
-    let request = request(model, body, mode).await;
+    let url = match mode {
+        DeliveryMode::Stream => &model.stream_url,
+        DeliveryMode::Whole => &model.url,
+    };
+    let (response, deadline) = send(&mut error_factory, body, url, mode).await?;
+    answer::read(&error_factory, response, mode, deadline, on).await
+}
+
+/// Sends a body; returns the successful response and the deadline of its first byte.
+async fn send(
+    error_factory: &mut ErrorFactory<'_>,
+    body: Bytes,
+    url: &Url,
+    mode: DeliveryMode,
+) -> Result<(Response, Instant), AttemptFailure> {
+    let model = error_factory.model;
+    let request = request(model, body, url, mode).await;
     let request = request.map_err(|error| {
         let error = error_factory.with_details(error);
         let retryable = error.retryable();
@@ -112,14 +187,15 @@ async fn attempt(
             // The next request then gets a new token, in place of one that was revoked before its end.
             credentials.expire();
         }
-        return Err(refusal(&error_factory, response).await);
+        return Err(refusal(error_factory, response).await);
     }
-    answer::read(&error_factory, response, mode, deadline, on).await
+    Ok((response, deadline))
 }
 
 async fn request(
     model: &ResolvedModel,
     body: Bytes,
+    url: &Url,
     mode: DeliveryMode,
 ) -> Result<RequestBuilder, Error> {
     let mut headers = HeaderMap::new();
@@ -162,10 +238,6 @@ async fn request(
     if model.cloud.is_none() {
         add_betas(&mut headers, &model.wire.betas(&body));
     }
-    let url = match mode {
-        DeliveryMode::Stream => &model.stream_url,
-        DeliveryMode::Whole => &model.url,
-    };
     // After the other headers: a signature covers the content type.
     if let Some(credentials) = &model.credentials
         && !model.authorizes_itself()

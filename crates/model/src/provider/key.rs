@@ -123,7 +123,9 @@ pub(crate) fn missing(variable: &str) -> String {
 
 /// Returns the remedy for a variable that is not set and that other settings than the key need.
 pub(crate) fn unset(variable: &str) -> String {
-    format!("the environment variable {variable} is not set, and the settings of the model need it")
+    format!(
+        "the environment variable {variable} is not set, and the settings of the model need it; set it, or give it a default: `${{{variable}:-default}}`"
+    )
 }
 
 /// Returns the header that carries the key.

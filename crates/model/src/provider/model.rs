@@ -16,6 +16,7 @@ use crate::Price;
 use crate::catalog::ModelLimits;
 use crate::error::{Error, ErrorKind};
 use crate::routing::RequestRates;
+use crate::wire::embeddings::Embeddings;
 use crate::wire::{FormatWire, Wire, for_format, requested_terms};
 use crate::{AcceptedToolChanges, Capabilities, Charge, ComparisonParameter};
 use crate::{Delta, Format, MarkerRules, MediaLimits, Parameters, Reply, Usage};
@@ -453,6 +454,25 @@ impl Model {
         }
     }
 
+    /// Returns the vectors of texts, with an embedding model of a server with OpenAI's Embeddings. Retries failures that
+    /// may be retried.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Configuration`]: the format of the model has no embeddings. Otherwise the error of the last attempt;
+    /// see [`ErrorKind`].
+    pub async fn embed(&self, texts: &[String]) -> Result<Embeddings, Error> {
+        self.ready()?;
+        if !matches!(self.shared.format, Format::Chat | Format::Responses) {
+            let message = format!(
+                "{}/{} makes no embeddings in the format of its provider: take a model of a server with OpenAI's API, such as `openai/text-embedding-3-small`",
+                self.provider(),
+                self.name()
+            );
+            return Err(Error::new(ErrorKind::Configuration, message));
+        }
+        client::embed(&self.shared, texts).await
+    }
+
     /// Sends a body and returns the whole answer. Retries failures that may be retried.
     ///
     /// # Errors
@@ -460,6 +480,30 @@ impl Model {
     pub async fn ask(&self, body: Bytes) -> Result<Reply, Error> {
         self.ready()?;
         client::exchange(&self.shared, body, client::DeliveryMode::Whole, &mut |_| {}).await
+    }
+
+    /// Asks this model, and after [retryable errors](Error::retryable) its fallbacks, one after the other. `body` renders
+    /// the request for a model; an error of it counts as one of the model. Returns the model that answered.
+    ///
+    /// # Errors
+    /// The error of this model, with those of the fallbacks.
+    pub async fn ask_or_fallback(
+        &self,
+        body: impl Fn(&Self) -> Result<Bytes, Error>,
+    ) -> Result<(&Self, Reply), Error> {
+        let ask = async |model: &Self| model.ask(body(model)?).await;
+        let mut error = match ask(self).await {
+            Ok(reply) => return Ok((self, reply)),
+            Err(error) if !error.retryable() => return Err(error),
+            Err(error) => error,
+        };
+        for (name, fallback) in self.fallbacks() {
+            match ask(fallback).await {
+                Ok(reply) => return Ok((fallback, reply)),
+                Err(of_fallback) => error = error.and_of_fallback(name, &of_fallback),
+            }
+        }
+        Err(error)
     }
 
     /// Sends a body that asks for a stream. Deltas are passed to `on`; the whole answer is returned at the

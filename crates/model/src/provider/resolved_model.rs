@@ -13,7 +13,7 @@ use super::configuration;
 use super::credentials::Credentials;
 use super::header::Header;
 use super::key::{self, ProviderKey};
-use super::retry_pause::RetryPauses;
+use super::retry_pause::{RetryLimits, RetryPauses};
 use super::settings::Timeouts;
 use crate::catalog::{Catalog, ModelLimits};
 use crate::cloud::Cloud;
@@ -66,7 +66,7 @@ pub(crate) struct ResolvedModel {
     /// The host of the API, which may change the listed price; `None` if `cost` is configured.
     pub(crate) priced_host: Option<String>,
     pub(crate) time: TimeLimits,
-    pub(crate) retries: u32,
+    pub(super) retries: RetryLimits,
     /// Set when an attempt that exceeded `timeouts.total` is retried although it may be charged: only if
     /// `retries` is configured.
     pub(crate) repeats_timeouts: bool,
@@ -109,6 +109,9 @@ impl TimeLimits {
 impl ResolvedModel {
     /// Default number of retries.
     pub(super) const RETRIES: u32 = 2;
+
+    /// Default of the maximum time that a request waits for rate limits. Most limits are per minute.
+    pub(super) const RATE_LIMIT_WAIT: Duration = Duration::from_secs(300);
 
     /// Returns true if the configured headers contain credentials, so that no key is added.
     pub(crate) fn authorizes_itself(&self) -> bool {

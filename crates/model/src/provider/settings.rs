@@ -6,6 +6,7 @@ use std::time::Duration;
 use cachalot_core::config::{
     Custom, Parameter, ParameterKind as Kind, Settings, Table, Values, key, no_effect, words,
 };
+use cachalot_core::duration::{Range, YEAR};
 use cachalot_core::tree::{MapEntry, Node};
 use cachalot_core::{Problem, Secret};
 use cachalot_storage::header::{HeaderName, HeaderValue};
@@ -83,6 +84,9 @@ pub struct ModelSettings {
     /// The maximum number of retries of a request; 2 by default.
     #[setting(range = 0..=10)]
     pub retries: Option<u32>,
+    /// The maximum time that a request waits for rate limits (status 429), beside `retries`; 5 min by default.
+    #[setting(kind = Kind::Duration(Range::ANY.at_most(YEAR)))]
+    pub rate_limit_wait: Option<Duration>,
     /// `provider` of a provider: the provider whose address, key and format it has, unless it sets its own.
     #[setting(skip)]
     pub extends: Option<String>,
@@ -129,7 +133,10 @@ impl ModelSettings {
         settings
             .first_available
             .take_if(|candidates| candidates.is_empty());
-        if settings.first_available.is_none() && values.node("model").is_none() {
+        if settings.first_available.is_none()
+            && values.node("model").is_none()
+            && values.misspelled("model").is_none()
+        {
             let problem = Problem::new("missing-key", "a model needs `model`");
             problems.push(match values.entry("model") {
                 Some(empty) => problem
@@ -195,6 +202,7 @@ impl ModelSettings {
             context: self.context.or(beneath.context),
             timeouts: self.timeouts.over(beneath.timeouts),
             retries: self.retries.or(beneath.retries),
+            rate_limit_wait: self.rate_limit_wait.or(beneath.rate_limit_wait),
             fallbacks: self.fallbacks.or(beneath.fallbacks),
             first_available: self.first_available.or(beneath.first_available),
             extends: self.extends.or(beneath.extends),
@@ -217,6 +225,7 @@ impl ModelSettings {
             structured_output: self.structured_output.clone(),
             timeouts: self.timeouts,
             retries: self.retries,
+            rate_limit_wait: self.rate_limit_wait,
             fallbacks: self.fallbacks.clone(),
             ..Self::default()
         }
@@ -248,6 +257,8 @@ pub const PROVIDER_KEYS: &[Parameter] = ModelSettings::PARAMETERS.split_at(5).1;
 /// Keys of models, and then of models and providers, in docker-agent that change nothing here.
 #[rustfmt::skip]
 const KEYS_OF_OTHERS: &[Parameter] = &[
+    no_effect("description", "an agent chooses among agents: write it into the `description` of an agent with this model"),
+    no_effect("output_capabilities", "the answer of a model is text"),
     no_effect("bypass_models_gateway", "requests go to the provider directly, or to `base_url`"),
     no_effect("capabilities", "pictures are sent, unless the catalog says that the model takes none; see `strip_unsupported_modalities` of agents"),
     no_effect("routing", "the model of this entry answers every message; give other agents the other models, and name them in `handoffs` or `sub_agents`"),
@@ -267,7 +278,7 @@ pub static PROVIDER: Table = Table::new(
     &[
         &[key("provider", Kind::Text, "The provider whose address, key and format it has, where it sets none of its own.")],
         PROVIDER_KEYS,
-        KEYS_OF_OTHERS.split_at(5).1,
+        KEYS_OF_OTHERS.split_at(6).1,
     ],
 );
 
@@ -359,7 +370,7 @@ static TOKEN_KEY: Custom = Custom {
             // The text is not shown, because it may be the key itself.
             is_variable(text)
                 .then_some(())
-                .ok_or_else(|| "is not the name of an environment variable; write the key into one, and its name here".to_owned())
+                .ok_or_else(|| "is not the name of an environment variable; write the key into one, and its name here, without `${…}`: `token_key: OPENAI_API_KEY`".to_owned())
         });
     },
 };
@@ -500,10 +511,14 @@ mod tests {
         let names = |keys: &[Parameter]| keys.iter().map(|key| key.name).collect::<Vec<_>>();
         assert_eq!(names(MODEL_KEYS), ["provider", "model", "fallbacks"]);
         assert_eq!(names(PROVIDER_KEYS)[..2], ["base_url", "token_key"]);
-        let of_both = names(KEYS_OF_OTHERS.split_at(5).1);
-        assert_eq!(
-            of_both,
-            ["track_usage", "task_budget", "auth", "unload_api"]
-        );
+        let of_both = names(KEYS_OF_OTHERS.split_at(6).1);
+        let expected = [
+            "compaction_model",
+            "track_usage",
+            "task_budget",
+            "auth",
+            "unload_api",
+        ];
+        assert_eq!(of_both, expected);
     }
 }

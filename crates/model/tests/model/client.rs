@@ -17,8 +17,8 @@ use bytes::Bytes;
 use cachalot_core::ManualClock;
 use cachalot_core::tree;
 use cachalot_model::{
-    Catalog, Delta, Error, Message, Model, ModelConfiguration, ModelDependencies, Models, Reply,
-    Request, RetryPauses,
+    Catalog, Delta, Error, Message, Model, ModelConfiguration, ModelDependencies, Models,
+    RateLimitPause, Reply, Request, RetryPauses,
 };
 use cachalot_storage::HttpOptions;
 
@@ -32,23 +32,42 @@ pub(crate) const KEY: &str = "sk-test-0123456789abcdef0123456789";
 
 /// Waits for nothing, and remembers for how long it should have.
 #[derive(Debug, Default)]
-pub(crate) struct RecordedPauses(Mutex<Vec<Duration>>);
+pub(crate) struct RecordedPauses {
+    waited: Mutex<Vec<Duration>>,
+    announced: Mutex<Vec<String>>,
+}
 
 impl RecordedPauses {
     pub(crate) fn waited(&self) -> Vec<u128> {
-        let waited = self.0.lock().unwrap();
+        let waited = self.waited.lock().unwrap();
         waited.iter().map(Duration::as_millis).collect()
+    }
+
+    /// The pauses that rate limits caused: the model, the length and the limit of all.
+    pub(crate) fn announced(&self) -> Vec<String> {
+        self.announced.lock().unwrap().clone()
     }
 }
 
 #[async_trait]
 impl RetryPauses for RecordedPauses {
     async fn pause(&self, time: Duration) {
-        self.0.lock().unwrap().push(time);
+        self.waited.lock().unwrap().push(time);
     }
 
     fn jitter(&self) -> f64 {
         0.0
+    }
+
+    fn announce(&self, pause: &RateLimitPause<'_>) {
+        let RateLimitPause {
+            provider,
+            model,
+            time,
+            limit,
+        } = pause;
+        let announced = format!("{provider}/{model} {time:?} {limit:?}");
+        self.announced.lock().unwrap().push(announced);
     }
 }
 
@@ -82,8 +101,11 @@ pub(crate) fn configured(yaml: &str) -> ModelConfiguration {
 pub(crate) fn model_with(server: &Server, keys: &str) -> (Model, Arc<RecordedPauses>) {
     let pauses = Arc::new(RecordedPauses::default());
     let yaml = format!(
-        "models: {{m: {{provider: openai, model: gpt-4o-mini, base_url: '{}/v1', token_key: TEST_KEY, {keys}}}}}",
-        server.url()
+        "models:
+  m: {{provider: openai, model: gpt-4o-mini, base_url: '{url}', token_key: TEST_KEY, {keys}}}
+  spare: {{provider: openai, model: gpt-4o, base_url: '{url}', token_key: TEST_KEY}}
+  last: {{provider: openai, model: gpt-5, base_url: '{url}', token_key: TEST_KEY}}",
+        url = format_args!("{}/v1", server.url())
     );
     let models = Models::new(model_dependencies(&[("TEST_KEY", KEY)]), configured(&yaml))
         .with_pauses(Arc::clone(&pauses) as Arc<dyn RetryPauses>);

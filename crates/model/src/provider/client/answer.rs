@@ -80,6 +80,24 @@ pub(super) async fn read(
     }
 }
 
+/// Reads a successful answer that is one JSON document. `deadline` applies to its first byte.
+pub(super) async fn json(
+    error_factory: &ErrorFactory<'_>,
+    response: Response,
+    deadline: Instant,
+) -> Result<Bytes, AttemptFailure> {
+    let status = response.status().as_u16();
+    let body = Body {
+        error_factory,
+        response,
+        read: 0,
+        deadline: Some(deadline),
+    };
+    let body = body.whole(Bytes::new()).await?;
+    check_json(error_factory, status, &body)?;
+    Ok(body)
+}
+
 /// Returns the beginning of an error's body, as much as can be read.
 pub(super) async fn excerpt(mut response: Response, idle: Duration) -> Bytes {
     let mut body = BytesMut::new();
@@ -221,6 +239,18 @@ fn parse_reply(
     status: u16,
     body: &[u8],
 ) -> Result<Reply, AttemptFailure> {
+    check_json(error_factory, status, body)?;
+    crate::wire::for_format(error_factory.model.format)
+        .reply(body)
+        .map_err(|error| error_factory.reported(error))
+}
+
+/// Fails unless the body is JSON and reports no error.
+fn check_json(
+    error_factory: &ErrorFactory<'_>,
+    status: u16,
+    body: &[u8],
+) -> Result<(), AttemptFailure> {
     if let Err(error) = serde_json::from_slice::<IgnoredAny>(body) {
         return Err(if error.is_eof() {
             let why = format!("the JSON of {} bytes has no end", body.len());
@@ -236,9 +266,7 @@ fn parse_reply(
     {
         return Err(error_factory.error_inside(status, &value));
     }
-    crate::wire::for_format(error_factory.model.format)
-        .reply(body)
-        .map_err(|error| error_factory.reported(error))
+    Ok(())
 }
 
 /// Emits a whole answer as the deltas of a stream.

@@ -40,12 +40,10 @@ impl AttemptFailure {
         }
     }
 
-    /// Converts the fault to an error after `tries` failed attempts.
-    pub(super) fn after(self, tries: u32) -> Error {
+    /// Converts the failure to an error, whose message ends with the reason for the end of the retries.
+    pub(super) fn because(self, reason: &str) -> Error {
         let mut error = *self.error;
-        if tries > 1 {
-            error.message = format!("{}; tried {tries} times", error.message);
-        }
+        error.message.push_str(reason);
         error
     }
 }
@@ -216,7 +214,8 @@ impl<'a> ErrorFactory<'a> {
         error.retry_after = retry_pause::requested_pause(headers, self.model.clock.now());
         let by_status = matches!(status, 408 | 409 | 429 | 500..=599)
             || (status == 424 && error.kind == ErrorKind::Unavailable);
-        let is_hopeless = matches!(error.kind, ErrorKind::OutOfCredit | ErrorKind::TooLong);
+        let is_hopeless = matches!(error.kind, ErrorKind::OutOfCredit | ErrorKind::TooLong)
+            || error.kind == ErrorKind::Limited && outlasts_waits(&provider_error);
         let is_retryable = match header("x-should-retry") {
             Some("true") => true,
             Some("false") => false,
@@ -357,6 +356,15 @@ fn status_of(code: &str) -> Option<u16> {
         "overloaded_error" => 529,
         _ => return None,
     })
+}
+
+/// True for limits that no wait of minutes outlasts, as OpenAI and Gemini name them: those per day, and those of a minute
+/// that the request alone exceeds.
+fn outlasts_waits(provider_error: &ProviderError) -> bool {
+    let message = provider_error.message.as_deref().unwrap_or_default();
+    ["per day", "PerDay", "must be reduced"]
+        .iter()
+        .any(|words| message.contains(words))
 }
 
 /// Derives the kind of a failure from its status and the provider's error.

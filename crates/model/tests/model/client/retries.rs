@@ -95,6 +95,83 @@ async fn long_retry_pauses_are_not_awaited() {
 }
 
 #[tokio::test]
+async fn rate_limits_are_waited_for_longer_than_other_failures() {
+    let slow_down = || Answer::of(429, &[("retry-after", "50")], "{}");
+    let answers = |limited| (0..limited).map(|_| slow_down()).chain([says("now")]);
+    // The default is 5 minutes.
+    let server = Server::start(answers(6)).await;
+    let (model, pauses) = model_with(&server, "");
+    assert_eq!(ask(&model).await.unwrap().message.text(), "now");
+    assert_eq!(pauses.waited(), [50_000; 6]);
+    let announced = vec!["openai/gpt-4o-mini 50s 300s"; 6];
+    assert_eq!(pauses.announced(), announced);
+    for (keys, tries) in [
+        ("", 7),
+        ("rate_limit_wait: 100s", 3),
+        ("rate_limit_wait: 0", 3),
+        ("rate_limit_wait: 0, retries: 0", 1),
+        ("retries: 0", 1),
+        ("retries: 0, rate_limit_wait: 1m", 2),
+        // Another model answers in place of this one, unless the user wants to wait for it.
+        ("fallbacks: [spare]", 3),
+        ("fallbacks: [spare], rate_limit_wait: 1m", 2),
+    ] {
+        let server = Server::start(answers(7)).await;
+        let (model, pauses) = model_with(&server, keys);
+        let error = ask(&model).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Limited, "{keys}");
+        assert_eq!(server.asked().len(), tries, "{keys}");
+        assert_eq!(pauses.waited().len(), tries - 1, "{keys}");
+    }
+}
+
+#[tokio::test]
+async fn last_fallback_is_waited_for() {
+    let server =
+        Server::start((0..9).map(|_| Answer::of(429, &[("retry-after", "50")], "{}"))).await;
+    let (model, pauses) = model_with(&server, "fallbacks: [spare, last]");
+    let [spare, last] = model.fallbacks().collect::<Vec<_>>()[..] else {
+        panic!("two fallbacks");
+    };
+    for ((name, fallback), waits) in [(spare, 2), (last, 6)] {
+        let before = pauses.waited().len();
+        ask(fallback).await.unwrap_err();
+        assert_eq!(pauses.waited().len() - before, waits, "{name}");
+    }
+}
+
+/// OpenAI's words for a request that no wait makes possible, and limits that last longer than a wait.
+#[tokio::test]
+async fn limits_that_no_wait_outlasts_are_not_waited_for() {
+    for message in [
+        "Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 45055. The input or output tokens must be reduced in order to run successfully.",
+        "Rate limit reached for gpt-4o on requests per day (RPD): Limit 200, Used 200, Requested 1.",
+        "Quota exceeded for metric: GenerateRequestsPerDayPerProjectPerModel-FreeTier",
+    ] {
+        let server =
+            Server::start([refusal(429, message, "rate_limit_exceeded"), says("now")]).await;
+        let error = ask(&model_with(&server, "").0).await.unwrap_err();
+        assert_eq!(
+            (error.kind, server.asked().len()),
+            (ErrorKind::Limited, 1),
+            "{message}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_last_other_fallback_is_waited_for() {
+    let server =
+        Server::start((0..9).map(|_| Answer::of(429, &[("retry-after", "50")], "{}"))).await;
+    let (model, pauses) = model_with(&server, "fallbacks: [spare, m]");
+    let [(name, spare)] = model.fallbacks().collect::<Vec<_>>()[..] else {
+        panic!("the model itself is no fallback");
+    };
+    ask(spare).await.unwrap_err();
+    assert_eq!(pauses.waited().len(), 6, "{name}");
+}
+
+#[tokio::test]
 async fn x_should_retry_decides_about_retries() {
     let should = |status, should| Answer::of(status, &[("x-should-retry", should)], "{}");
     let server = Server::start([should(400, "true"), says("now")]).await;

@@ -113,7 +113,8 @@ async fn errors_are_mapped_and_transient_ones_retried() {
         (404, ErrorKind::Rejected, "ResourceNotFoundException", 1),
         (408, ErrorKind::TimedOut, "ModelTimeoutException", 3),
         (424, ErrorKind::Unavailable, "ModelErrorException", 3),
-        (429, ErrorKind::Limited, "ThrottlingException", 3),
+        // Until the pauses add up to five minutes.
+        (429, ErrorKind::Limited, "ThrottlingException", 16),
         (500, ErrorKind::Unavailable, "InternalServerException", 3),
         (
             503,
