@@ -6,6 +6,7 @@
 use cachalot_cache::{CallKind, EntryFilter, HANDLE_LABEL, Key, LabelCriterion};
 use cachalot_core::config::Word as _;
 use cachalot_core::{Canonical, Digest};
+use cachalot_storage::PageGuard;
 use cachalot_store::Label;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use http_body_util::{BodyExt as _, Limited};
@@ -15,7 +16,6 @@ use serde_json::{Value, json};
 use crate::body::{self, Body};
 use crate::endpoint::Endpoint;
 use crate::error_body::ErrorBody;
-use crate::guard::Guard;
 use crate::metrics;
 use crate::shared::Shared;
 
@@ -27,10 +27,11 @@ const MAX_ENTRIES: usize = 1_000;
 /// Answers a request of the operator.
 pub(crate) async fn handle(
     shared: &Shared,
-    guard: &Guard,
+    guard: &PageGuard,
     request: Request<Incoming>,
 ) -> Response<Body> {
     let checked = guard.check(request.uri(), request.headers());
+    let checked = checked.map_err(ErrorBody::from);
     let checked = checked.and_then(|()| check_token(shared, request.headers()));
     if let Err(error) = checked {
         return error.response(Endpoint::Other);

@@ -201,6 +201,12 @@ impl ClientTable {
         self.clients.keys().map(String::as_str)
     }
 
+    /// Returns the file names of the clients' programs.
+    pub fn programs(&self) -> impl Iterator<Item = &str> {
+        let commands = self.clients.values().flat_map(|client| &client.commands);
+        commands.map(String::as_str)
+    }
+
     /// Returns the client that the user names: by its name, or by that of its program. The program may be any word of
     /// the command, such as an argument of a script. `wrapped` is the number of words in front of what it runs in the
     /// end, such as those of `timeout 20`.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use cachalot_model::wire::{self, FormatWire};
+use cachalot_storage::PageRefusal;
 use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::Value;
 
@@ -29,6 +30,16 @@ const SHORT_WAIT: Duration = Duration::from_secs(60);
 
 /// The form of errors at paths of no format.
 static OF_OTHERS: FormatWire = wire::CHAT;
+
+impl From<PageRefusal> for ErrorBody {
+    fn from(refusal: PageRefusal) -> Self {
+        let code = match refusal {
+            PageRefusal::Host(_) => "host_not_allowed",
+            PageRefusal::Origin(_) | PageRefusal::Site => "origin_not_allowed",
+        };
+        Self::forbidden(code, refusal.to_string())
+    }
+}
 
 impl ErrorBody {
     pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {

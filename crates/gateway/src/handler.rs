@@ -61,8 +61,8 @@ impl Handler {
     /// Handles a request.
     pub(crate) async fn handle(self: Arc<Self>, mut request: Request<Incoming>) -> Response<Body> {
         let start = Instant::now();
-        if let Err(error) = self.shared.guard.check(request.uri(), request.headers()) {
-            return error.response(Endpoint::Other);
+        if let Err(refusal) = self.shared.guard.check(request.uri(), request.headers()) {
+            return ErrorBody::from(refusal).response(Endpoint::Other);
         }
         if let Some(command) = &self.shared.command {
             match command.without_secret(request.uri()) {

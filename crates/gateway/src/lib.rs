@@ -5,7 +5,6 @@
 //! | module | work |
 //! |---|---|
 //! | [`server`] | accepts connections, limits them, ends them |
-//! | `guard` | refuses requests that a web page may have sent |
 //! | `settings` | the client of a request by its key, and the upstreams that may answer |
 //! | `command` | the secret path and the recording of `cachalot exec` |
 //! | `route` | finds the API and the endpoint of a request |
@@ -61,7 +60,6 @@ mod exporter;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
-mod guard;
 mod handler;
 mod header;
 mod injection;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use cachalot_cache::Cache;
 use cachalot_core::{Clock, DigestKey, SecretSet};
 use cachalot_model::Catalog;
+use cachalot_storage::PageGuard;
 use cachalot_store::Store;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -27,7 +28,6 @@ use crate::client::UpstreamClient;
 use crate::command::CommandRun;
 use crate::delivery::Lengths;
 use crate::exporter::{Exporter, Exporting};
-use crate::guard::Guard;
 use crate::handler::Handler;
 use crate::keep_alive::{self, IdleConversations, KeepAlive};
 use crate::kept_answers::KeptAnswers;
@@ -147,7 +147,7 @@ impl Gateway {
             process: options.process.clone(),
         })?;
         let shared = Shared {
-            guard: Guard::new(address, &options.allowed_hosts),
+            guard: PageGuard::new(address, &options.allowed_hosts),
             settings: RwLock::new(Arc::new(settings)),
             budgets,
             kept_answers,
@@ -199,7 +199,7 @@ impl Gateway {
         let mut admin_address = None;
         if let Some(admin) = admin {
             let address = admin.local_addr()?;
-            let door = Door::Operator(Arc::new(Guard::new(address, &options.allowed_hosts)));
+            let door = Door::Operator(Arc::new(PageGuard::new(address, &options.allowed_hosts)));
             let (stopping, open) = (stopping.clone(), Arc::clone(&open));
             tokio::spawn(accept(admin, door, Arc::clone(&handler), stopping, open));
             admin_address = Some(address);
@@ -305,7 +305,7 @@ impl Drop for RunningGateway {
 #[derive(Clone)]
 enum Door {
     Clients,
-    Operator(Arc<Guard>),
+    Operator(Arc<PageGuard>),
 }
 
 /// Accepts connections until the gateway stops. Each connection holds a copy of `open`.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use cachalot_cache::Cache;
 use cachalot_core::{Clock, DigestKey, SecretSet};
 use cachalot_model::Catalog;
+use cachalot_storage::PageGuard;
 use parking_lot::RwLock;
 use tokio::sync::Semaphore;
 
@@ -14,7 +15,6 @@ use crate::budget::Budgets;
 use crate::client::UpstreamClient;
 use crate::command::CommandRun;
 use crate::delivery::Lengths;
-use crate::guard::Guard;
 use crate::kept_answers::KeptAnswers;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
@@ -30,7 +30,7 @@ use crate::telemetry::queue::SpanQueue;
 
 /// The parts that all requests share.
 pub(crate) struct Shared {
-    pub(crate) guard: Guard,
+    pub(crate) guard: PageGuard,
     pub(crate) settings: RwLock<Arc<Settings>>,
     pub(crate) client: UpstreamClient,
     pub(crate) cache: Cache,
