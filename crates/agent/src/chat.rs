@@ -5,6 +5,7 @@ use std::sync::Arc;
 use cachalot_core::suggest::did_you_mean;
 use cachalot_hooks::Event as When;
 use cachalot_model::{Block, Message};
+use cachalot_operation::Permissions;
 use cachalot_tools::{ToolCall, Toolbox};
 use serde_json::Value;
 use tokio_util::sync::DropGuard;
@@ -18,10 +19,11 @@ use crate::dependencies::Dependencies;
 use crate::fork::{Fork, ForkReport, ForkSpec};
 use crate::media;
 use crate::prefix_rewrite::PrefixRewrite;
+use crate::reading_call::ReadingCall;
 use crate::report::{Stop, TurnReport, UsageTotals};
 use crate::review::{self, Review, Reviews};
 use crate::sub_agents::SubAgents;
-use crate::turn::{Turn, TurnInput};
+use crate::turn::{Turn, TurnInput, joined_text};
 use crate::{CancellationToken, Error, ErrorKind, Inherit};
 
 /// Maximum model calls of a side question. More than one, because a model may call a tool anyway: it receives
@@ -130,10 +132,34 @@ impl Chat {
         self.active_session.conversation.id()
     }
 
+    /// The messages of the session that are stored, oldest first.
+    #[must_use]
+    pub fn messages(&self) -> Vec<Arc<Message>> {
+        self.active_session.conversation.prompt().messages()
+    }
+
     /// The agent of the session.
     #[must_use]
     pub fn agent(&self) -> &AgentDefinition {
         &self.agent
+    }
+
+    /// The permission rules of the team.
+    #[must_use]
+    pub fn permissions(&self) -> &Permissions {
+        &self.shared.team.permissions
+    }
+
+    /// The calls that the user has allowed for the rest of the chat: an agent and a rule each.
+    #[must_use]
+    pub fn granted(&self) -> Vec<(String, String)> {
+        self.shared.granted()
+    }
+
+    /// The agents of the team.
+    #[must_use]
+    pub fn agents(&self) -> &[AgentDefinition] {
+        &self.shared.team.agents
     }
 
     /// The tools of the agent.
@@ -177,6 +203,16 @@ impl Chat {
         let attached = media::attach(attachments, image, &before, model.media()).await;
         self.attachments = attached.map_err(|error| refused(error.to_string()))?;
         Ok(())
+    }
+
+    /// Attaches a text to the message of the next turn, behind the text of the user.
+    pub fn attach_text(&mut self, text: String) {
+        self.attachments.push(Block::text(text));
+    }
+
+    /// Removes the attachments of the next message.
+    pub fn clear_attachments(&mut self) {
+        self.attachments.clear();
     }
 
     /// Returns the cost of a message that would make the provider read an expired prefix anew, if the cost is above
@@ -313,9 +349,77 @@ impl Chat {
             name: tool.to_owned(),
             arguments: for_schema(arguments, &definition.parameters).to_string(),
         };
+        let toolbox = Arc::clone(&self.active_session.tools.toolbox);
+        let called = self.call_for_user(&*toolbox, call, cancel).await;
+        called.map(|blocks| joined_text(&blocks)).map_err(|why| {
+            let message = format!("the tool `{tool}` of the command failed: {why}");
+            Error::new(ErrorKind::Tools, message)
+        })
+    }
+
+    /// Reads a file of the workspace, or lists a directory, for a message of the user. The call needs the permissions of a
+    /// call of the model, and its result is cached like that of one: it answers the model if that reads the same, and
+    /// nothing has changed. It does not become part of the conversation.
+    ///
+    /// # Errors
+    /// The path cannot be read, a rule or a hook denies it, or the user does not allow it.
+    pub async fn read_path(
+        &mut self,
+        path: &str,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<Block>, Error> {
+        let tools = &self.active_session.tools;
+        let workspace = &self.shared.dependencies.tools.workspace;
+        let reading = ReadingCall::new(path, &tools.toolbox, workspace)?;
+        let ReadingCall { toolbox, call } = self.undenied(reading)?;
+        let called = self.call_for_user(&*toolbox, call, cancel).await;
+        called.map_err(|why| Error::new(ErrorKind::Input, why))
+    }
+
+    /// Obtains the permission to send a file for a message of the user without a call that reads it. It is the permission
+    /// of a call of `read_file`; the file may be outside of the workspace.
+    ///
+    /// # Errors
+    /// A rule or a hook denies it, or the user does not allow it.
+    pub async fn permit_reading(
+        &mut self,
+        path: &str,
+        cancel: &CancellationToken,
+    ) -> Result<(), Error> {
+        let reading = ReadingCall::of_file(path, &self.active_session.tools.toolbox)?;
+        let ReadingCall { toolbox, call } = self.undenied(reading)?;
+        let permitted = self.turn_for_user().permit_call(&*toolbox, call, cancel);
+        permitted
+            .await
+            .map_err(|why| Error::new(ErrorKind::Input, why))
+    }
+
+    /// Returns a call, if no rule denies it.
+    fn undenied(&self, reading: ReadingCall) -> Result<ReadingCall, Error> {
+        let workspace = &self.shared.dependencies.tools.workspace;
+        match reading.denying_rule(&self.shared.team.permissions, workspace) {
+            None => Ok(reading),
+            Some(rule) => {
+                let why = format!("the rule `{rule}` denies reading it");
+                Err(Error::new(ErrorKind::Input, why))
+            }
+        }
+    }
+
+    /// Makes a tool call of the user.
+    async fn call_for_user(
+        &mut self,
+        toolbox: &dyn Toolbox,
+        call: ToolCall,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<Block>, String> {
+        self.turn_for_user().call_tool(toolbox, call, cancel).await
+    }
+
+    /// Returns a turn without a message, for a call of the user.
+    fn turn_for_user(&mut self) -> Turn<'_> {
         let input = TurnInput::default();
-        let turn = Turn::new(&self.shared, &self.agent, &mut self.active_session, input);
-        turn.call_tool(call, cancel).await
+        Turn::new(&self.shared, &self.agent, &mut self.active_session, input)
     }
 
     /// Adopts the agent to which the session was handed off.

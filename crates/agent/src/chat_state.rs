@@ -1,6 +1,6 @@
 //! State shared by all turns of a chat, including those of sub-agents.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -48,6 +48,8 @@ pub(crate) struct ChatState {
     /// Usage of forks of the chat, which is not part of any turn.
     forks: Account,
     granted: Arc<Mutex<Vec<ChatPermission>>>,
+    /// Pairs of agent and requester that may ask its model without a question for the rest of the chat.
+    samplers: Arc<Mutex<BTreeSet<(String, String)>>>,
     pub(crate) typed_urls: TypedUrls,
     /// Assembled hooks by agent name.
     hooks: Arc<Mutex<BTreeMap<String, Hooks>>>,
@@ -69,6 +71,7 @@ impl ChatState {
             account: Account::default(),
             forks: Account::default(),
             granted: Arc::default(),
+            samplers: Arc::default(),
             typed_urls: TypedUrls::default(),
             hooks: Arc::default(),
         }
@@ -204,6 +207,21 @@ impl ChatState {
         }
     }
 
+    /// The granted permissions, for the user: an agent and what it may do each.
+    pub(crate) fn granted(&self) -> Vec<(String, String)> {
+        let granted = self.granted.lock();
+        let granted = granted.iter();
+        let calls = granted.map(|granted| (granted.agent.clone(), granted.calls.rule().to_owned()));
+        let samplers = self.samplers.lock();
+        let answers = samplers.iter().map(|(agent, requester)| {
+            (
+                agent.clone(),
+                format!("answers of the model for {requester}"),
+            )
+        });
+        calls.chain(answers).collect()
+    }
+
     /// True if the user granted this agent a permission that covers the call and was required for the same
     /// reason.
     pub(crate) fn is_granted(
@@ -220,6 +238,18 @@ impl ChatState {
                     .calls
                     .covers(operation, &self.dependencies.tools.workspace)
         })
+    }
+
+    /// Lets a requester ask the model of an agent for the rest of the chat.
+    pub(crate) fn permit_sampling(&self, agent: &str, requester: &str) {
+        let permitted = (agent.to_owned(), requester.to_owned());
+        self.samplers.lock().insert(permitted);
+    }
+
+    /// True if the user permitted this requester to ask the model of this agent.
+    pub(crate) fn may_sample(&self, agent: &str, requester: &str) -> bool {
+        let asked = (agent.to_owned(), requester.to_owned());
+        self.samplers.lock().contains(&asked)
     }
 
     pub(crate) fn warn(&self, agent: &str, message: &str) {

@@ -56,7 +56,7 @@ use agent::ParsedAgent;
 use groups::Groups;
 
 /// The keys of an agent file that belong to a team.
-pub const KEYS: [&str; 10] = [
+pub const KEYS: [&str; 11] = [
     "agents",
     "models",
     "providers",
@@ -67,6 +67,7 @@ pub const KEYS: [&str; 10] = [
     "toolsets",
     "commands",
     "skills",
+    "rag",
 ];
 
 /// The name of the tool by which an agent gives a task to a sub-agent.
@@ -216,7 +217,7 @@ impl Team {
             .present("budget")
             .and_then(|node| Budget::read(node, problems))
             .unwrap_or_default();
-        for key in ["toolsets", "commands", "skills"] {
+        for key in ["toolsets", "commands", "skills", "rag"] {
             // The agents that use them read them.
             section.map(key, problems);
         }
@@ -373,6 +374,12 @@ impl Team {
         });
         let mut problems: Vec<Problem> = own
             .chain(of_others)
+            .filter(|(_, model, ..)| {
+                // Its unknown provider was reported where the model is configured.
+                let configured = self.configured.model(model);
+                let provider = configured.and_then(|configured| configured.provider.as_deref());
+                provider.is_none_or(|provider| models.has_provider(provider))
+            })
             .flat_map(|(agent, model, settings, place)| {
                 let subject = format!("agent `{}`", agent.name);
                 let Err(error) = models.choose(Some(model), settings) else {
@@ -444,20 +451,35 @@ fn signature(name: &str, parameters: &[Parameter]) -> ToolSignature {
     }
 }
 
-/// Refuses the sections of docker-agent that have no counterpart.
+/// Reports the sections of docker-agent that have no counterpart.
 fn unsupported_sections(section: &mut Section<'_>, problems: &mut Vec<Problem>) {
     let refused = [
         (
-            "rag",
-            "search files with `grep` and `glob` of the toolset `filesystem`, or name an MCP server that searches documents under `mcps`",
+            "budgets",
+            "write the limits into `budget`, which all agents of a chat share",
+        ),
+        (
+            "evaluators",
+            "ask the question in a hook: `{type: model, model: MODEL, prompt: …, schema: guard_decision}`",
         ),
         (
             "runtime",
             "start Cachalot within a container, for instance `docker run -it -v .:/work -w /work IMAGE cachalot chat FILE`, and take `runtime` out",
         ),
     ];
+    if let Some(entry) = section.entry_if_unclaimed("flavors") {
+        let message = "`flavors` in an agent file has no effect";
+        let warning = Problem::warning("no-effect", message).at(&entry.key_place);
+        problems.push(warning.help("write a file of its own for each flavor"));
+    }
     for (key, help) in refused {
         if let Some(entry) = section.entry_if_unclaimed(key) {
+            if let Some([mode]) = entry.value.as_map()
+                && (key, mode.key.as_str()) == ("runtime", "safety")
+            {
+                (agent::SAFETY.check)(mode, problems);
+                continue;
+            }
             let message = format!("`{key}` in an agent file is not supported");
             problems.push(
                 Problem::new("unsupported-section", message)

@@ -37,6 +37,7 @@ mod prefix_rewrite;
 mod prefix_warmup;
 mod protected;
 mod provenance;
+mod reading_call;
 mod repetition;
 mod report;
 mod review;

@@ -20,6 +20,7 @@ mod permit;
 mod repair;
 mod reserve;
 mod results;
+mod sampling;
 mod send;
 mod spend;
 mod synthetic;
@@ -33,7 +34,7 @@ use cachalot_model::{
     Block, Error as ModelError, ErrorKind as ModelErrorKind, Message, StopReason,
 };
 use cachalot_prefix::diagnosis::Diagnosis;
-use cachalot_tools::ToolCall;
+use cachalot_tools::{PreparedCall, ToolCall, Toolbox};
 
 use crate::active_session::ActiveSession;
 use crate::chat_state::ChatState;
@@ -48,11 +49,13 @@ use crate::{CancellationToken, Error, ErrorKind};
 use call_progress::CallProgress;
 use calls::JudgedCall;
 use cancellation::TurnCancellation;
+pub(crate) use candidate::access_request;
 use compact::{Compactor, NotCompacted};
 use context::TurnContext;
 use end::TurnEnd;
 use message::{PromptOutcome, TurnMessage};
 use model_call::{AnswerReport, ModelAnswer};
+use permit::permit;
 use reserve::{CallReservation, reserve};
 use spend::TurnSpend;
 
@@ -64,7 +67,7 @@ const MAX_CUT_OFF_ANSWERS: u32 = 3;
 pub(crate) struct TurnInput<'a> {
     /// The user's message.
     pub(crate) text: &'a str,
-    /// Images that follow the text, with notes about them.
+    /// Texts and images that follow the text, with notes about the images.
     pub(crate) attachments: &'a [Block],
     /// Set when the message comes from another agent or a fork, not from the user.
     pub(crate) from_agent: bool,
@@ -343,7 +346,15 @@ impl<'a> Turn<'a> {
     async fn run_calls(&mut self, calls: Vec<JudgedCall>) -> Result<(), Stop> {
         self.progress.begin();
         let ids: Vec<String> = calls.iter().map(|(call, _)| call.id.clone()).collect();
-        let made = calls::execute(&self.context, self.session, &self.progress, calls);
+        let toolbox = Arc::clone(&self.session.tools.toolbox);
+        let made = calls::execute(
+            &self.context,
+            self.session,
+            &*toolbox,
+            &self.progress,
+            calls,
+            self.session.conversation.results(),
+        );
         let made = self
             .context
             .cancellation
@@ -366,44 +377,73 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Makes a tool call of a command of the user, with the permissions of the agent. Returns the text of its
-    /// result.
+    /// Makes a tool call of the user, with the permissions of the agent. Returns the content of its result.
+    ///
+    /// # Errors
+    /// The reason why there is no result: the call was denied, canceled or failed.
     pub(crate) async fn call_tool(
         mut self,
+        toolbox: &dyn Toolbox,
         call: ToolCall,
         cancel: &CancellationToken,
-    ) -> Result<String, Error> {
+    ) -> Result<Vec<Block>, String> {
         self.context.cancellation = TurnCancellation::new(cancel, &self.context.shared.meter);
-        let name = call.name.clone();
-        let failed = |why: &str| {
-            let message = format!("the tool `{name}` of the command failed: {why}");
-            Error::new(ErrorKind::Tools, message)
-        };
         self.progress.begin();
         let made = calls::execute(
             &self.context,
             self.session,
+            toolbox,
             &self.progress,
             vec![(call, None)],
+            // A result that the user has asked for is given in full.
+            Arc::default(),
         );
         let made = self
             .context
             .cancellation
             .run_until_cancelled(Box::pin(made));
-        let made = made.await.map_err(|stop| {
-            let notice = stop.notice().unwrap_or_default();
-            failed(&notice)
-        })?;
+        let made = made
+            .await
+            .map_err(|stop| stop.notice().unwrap_or_default())?;
         drop(self.progress.take());
         self.context.shared.count_answers(&made.answers);
-        let answers = made.answers.iter();
-        let blocks = answers.clone().flat_map(|answer| &answer.output.content);
-        let text: Vec<&str> = blocks.filter_map(Block::as_text).collect();
-        let text = text.join("\n");
-        if answers.clone().any(|answer| answer.output.is_error) {
-            Err(failed(&text))
+        let is_error = made.answers.iter().any(|answer| answer.output.is_error);
+        let answers = made.answers.into_iter();
+        let blocks: Vec<Block> = answers.flat_map(|answer| answer.output.content).collect();
+        if is_error {
+            Err(joined_text(&blocks))
         } else {
-            Ok(text)
+            Ok(blocks)
+        }
+    }
+
+    /// Decides about a call of the user like about one of the model, and does not make it.
+    ///
+    /// # Errors
+    /// The reason why the call must not be made as it is.
+    pub(crate) async fn permit_call(
+        mut self,
+        toolbox: &dyn Toolbox,
+        call: ToolCall,
+        cancel: &CancellationToken,
+    ) -> Result<(), String> {
+        self.context.cancellation = TurnCancellation::new(cancel, &self.context.shared.meter);
+        let asked = toolbox.prepare(call.clone());
+        let judged = permit(&self.context, toolbox, call);
+        let judged = self
+            .context
+            .cancellation
+            .run_until_cancelled(Box::pin(judged));
+        let judged = judged
+            .await
+            .map_err(|stop| stop.notice().unwrap_or_default())?;
+        match judged.prepared {
+            PreparedCall::Refused(refused) => Err(joined_text(&refused.output.content)),
+            PreparedCall::Ready(ready) if ready.call == *asked.call() => Ok(()),
+            PreparedCall::Ready(ready) => Err(format!(
+                "a hook has changed the call of `{}`",
+                ready.call.name
+            )),
         }
     }
 
@@ -596,4 +636,10 @@ impl<'a> Turn<'a> {
             breaks: std::mem::take(&mut self.breaks),
         }
     }
+}
+
+/// Returns the texts of blocks, each on lines of its own.
+pub(crate) fn joined_text(blocks: &[Block]) -> String {
+    let texts: Vec<&str> = blocks.iter().filter_map(Block::as_text).collect();
+    texts.join("\n")
 }

@@ -36,6 +36,7 @@ use std::time::Duration;
 use cachalot_core::SourceSpan;
 use cachalot_core::config::Settings;
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 use crate::dialect::HandlerCall;
 pub use crate::dialect::{Condition, DEFAULT_TIMEOUT};
@@ -154,6 +155,7 @@ impl Definition {
             Action::Builtin { name, .. } => name.into(),
             Action::Http { url, .. } => cachalot_storage::masked(url),
             Action::Model { model, .. } => model.into(),
+            Action::McpTool { server, tool, .. } => format!("{server}.{tool}").into(),
             Action::Prompt { prompt, .. } => prompt.into(),
         }
     }
@@ -191,6 +193,15 @@ pub enum Action {
         system_prompt: Option<String>,
         /// The form of the answer. Without it, the answer is added as context.
         schema: Option<Judgement>,
+    },
+    /// A call of a tool of an MCP server.
+    McpTool {
+        /// The server.
+        server: String,
+        /// The tool.
+        tool: String,
+        /// The arguments; `${path}` in a text is replaced by that part of the hook input. Default: the whole input.
+        input: Option<Map<String, Value>>,
     },
     /// Claude Code's `prompt` hook: a question to a model, which may object.
     Prompt {

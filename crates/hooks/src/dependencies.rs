@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use cachalot_core::Clock;
 use cachalot_model::Models;
 use cachalot_storage::HttpClient;
+use serde_json::{Map, Value};
 use tokio::process::Command;
 
 use crate::builtin::Builtins;
@@ -30,6 +31,24 @@ pub struct HookDependencies {
     pub directory: PathBuf,
     /// The sandbox of commands; `None`: they have all rights of the user.
     pub sandbox: Option<Arc<dyn HookSandbox>>,
+    /// The tools of MCP servers; `None`: there are none.
+    pub tools: Option<Arc<dyn HookTools>>,
+}
+
+/// Calls tools of MCP servers for hooks.
+#[async_trait]
+pub trait HookTools: Send + Sync {
+    /// Calls a tool of a server, by the names that the server has in the configuration and the tool has at the server.
+    /// Returns the text of the result.
+    ///
+    /// # Errors
+    /// There is no such server or tool, or the call failed.
+    async fn call(
+        &self,
+        server: &str,
+        tool: &str,
+        arguments: Map<String, Value>,
+    ) -> Result<String, Fault>;
 }
 
 /// The sandbox of the commands of hooks.

@@ -97,6 +97,12 @@ impl Dialect {
         }
     }
 
+    /// Returns true for the name of an event in this dialect, and for our own names of events.
+    #[must_use]
+    pub fn has_event(self, name: &str) -> bool {
+        self.event(name).is_some()
+    }
+
     /// The name of an event in this dialect.
     #[must_use]
     pub fn event_name(self, event: Event) -> &'static str {
@@ -106,7 +112,7 @@ impl Dialect {
 
 /// The error for an unknown dialect name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("there is no dialect of that name")]
+#[error("there is no dialect of that name; expected one of: {}", Dialect::ALL.map(Dialect::name).join(", "))]
 pub struct UnknownDialect;
 
 fn unknown(_: &str) -> UnknownDialect {

@@ -6,6 +6,7 @@ mod expand;
 pub(crate) mod exports;
 mod http;
 mod judgement;
+mod mcp_tool;
 mod model;
 mod process;
 mod prompt;
@@ -98,6 +99,17 @@ pub(crate) fn create(
             };
             model::create(&options, entry, dependencies)
         }
+        Action::McpTool {
+            server,
+            tool,
+            input,
+        } => Ok(mcp_tool::create(
+            server,
+            tool,
+            input.as_ref(),
+            entry,
+            dependencies,
+        )),
         Action::Prompt { model, prompt } => {
             prompt::create(model.as_deref(), prompt, entry, dependencies, shared)
         }

@@ -29,7 +29,7 @@ mod verdict;
 pub use builtin::{ArgumentsError, Builtin, Builtins, Injection, RegistrationError};
 pub use contract::{CONTRACTS, Contract, Event, UnknownEvent};
 pub use definition::{Action, Definition, HookEntry};
-pub use dependencies::{HookDependencies, HookSandbox};
+pub use dependencies::{HookDependencies, HookSandbox, HookTools};
 pub use dialect::Dialect;
 pub use dispatch::Hooks;
 pub use handler::Handler;

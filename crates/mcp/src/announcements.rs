@@ -49,7 +49,7 @@ impl Announcements {
         &self.changed_lists
     }
 
-    /// Records that the server answered a request.
+    /// Records that the server answered a request with a result.
     pub(super) fn note_answer(&self) {
         if let Some(answers) = &self.answers {
             answers.fetch_add(1, Ordering::Relaxed);

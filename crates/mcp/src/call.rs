@@ -1,6 +1,7 @@
 //! Calls of tools, resources and prompts of a server.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use cachalot_core::secret::mask_credentials;
@@ -9,20 +10,32 @@ use cachalot_operation::ResourceAccess;
 use cachalot_operation::domains::Domains;
 use cachalot_operation::resource_access::file_url_path;
 use rmcp::model::{
-    CallToolRequestParams, ClientRequest, GetPromptRequestParams, ReadResourceRequestParams,
-    Request, ServerResult,
+    CallToolRequestParams, ClientRequest, GetPromptRequestParams, InputResponses,
+    ReadResourceRequestParams, Request, ServerResult,
 };
 use rmcp::service::ServiceError;
 use serde_json::{Value, json};
 
 use super::content::{self, ContentCollector};
 use super::error::request_error;
+use super::respondents::Respondents;
 use super::server_client::ServerClient;
-use super::server_settings::{McpSettings, McpTransport};
+use super::server_settings::{McpSettings, McpTransport, is_this_machine};
+use super::tasks::TaskCall;
 use super::tool_names::ToolSourceKind;
 use super::{McpError, uri_template};
 use cachalot_tools::builtin::shell::looks_like_a_credential;
 use cachalot_tools::{Arguments, Failure, Operation, OperationMetadata, ToolContext, ToolOutput};
+
+/// Maximum number of times that a request is sent because the server asks for input.
+const MAX_ROUNDS: u32 = 10;
+
+/// The pause before a request is repeated whose server asks for nothing. Doubled after each one.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
+/// Reasons why a result is not cached.
+const BY_AN_ANSWER: &str = "the server asked for input during the call";
+const BY_A_TASK: &str = "the server did the call as a task";
 
 /// A tool, resource or prompt of a server, as a tool.
 pub(super) struct McpTool {
@@ -32,6 +45,8 @@ pub(super) struct McpTool {
     kind: ToolSourceKind,
     /// The server's identifier of the tool, resource, template or prompt.
     id: String,
+    /// True for a tool that can only be called as a task (2025-11-25).
+    as_task: bool,
     /// The digest of the server's definition.
     definition: String,
     /// Set if the server has credentials, so that its answers may be personal.
@@ -43,6 +58,7 @@ impl McpTool {
         metadata: OperationMetadata,
         server: Arc<ServerClient>,
         (kind, id): (ToolSourceKind, String),
+        as_task: bool,
         definition: String,
     ) -> Self {
         Self {
@@ -51,8 +67,19 @@ impl McpTool {
             server,
             kind,
             id,
+            as_task,
             definition,
         }
+    }
+
+    /// The ID of the user's login at the server, if there is one.
+    fn login(&self) -> Option<String> {
+        let environment = &self.server.handler.dependencies.environment;
+        self.server.settings.login(environment)
+    }
+
+    fn is_personal(&self) -> bool {
+        self.personal || self.login().is_some()
     }
 
     async fn call(
@@ -64,21 +91,17 @@ impl McpTool {
         let collector =
             ContentCollector::new(&context.secret_set, server.settings.limits.output_limit);
         let id = self.id.clone();
-        match self.kind {
+        let request = match self.kind {
             ToolSourceKind::Tool => {
-                let params = CallToolRequestParams::new(id).with_arguments(arguments);
-                let request = ClientRequest::CallToolRequest(Request::new(params));
-                match server.call(&self.metadata.name, request).await? {
-                    ServerResult::CallToolResult(result) => {
-                        Ok(content::of_tool(result, collector, self.personal))
-                    }
-                    ServerResult::CreateTaskResult(_) => {
-                        Err(self.wants("to do it as a task that is asked after"))
-                    }
-                    other => Err(self.not_complete(&other)),
+                if self.as_task && server.connection().await?.offers_tasks() {
+                    let result = self.task(context).call(&id, arguments).await?;
+                    let output = self.output(result, collector)?;
+                    return Ok(content::not_storable(output, BY_A_TASK));
                 }
+                let params = CallToolRequestParams::new(id).with_arguments(arguments);
+                ClientRequest::CallToolRequest(Request::new(params))
             }
-            ToolSourceKind::Resource => self.read(id, collector).await,
+            ToolSourceKind::Resource => self.read_request(id).await,
             ToolSourceKind::Template => {
                 let uri = uri_template::expand(&id, &arguments).map_err(|why| {
                     McpError::new(
@@ -86,51 +109,118 @@ impl McpTool {
                         format!("has a resource template that cannot be used: {why}"),
                     )
                 })?;
-                self.read(uri, collector).await
+                self.read_request(uri).await
             }
             ToolSourceKind::Prompt => {
                 let params = GetPromptRequestParams::new(id).with_arguments(arguments);
-                let request = ClientRequest::GetPromptRequest(Request::new(params));
-                match server.call(&self.metadata.name, request).await? {
-                    ServerResult::GetPromptResult(result) => {
-                        Ok(content::of_prompt(result, collector, self.personal))
-                    }
-                    other => Err(self.not_complete(&other)),
-                }
+                ClientRequest::GetPromptRequest(Request::new(params))
             }
-        }
+        };
+        let (result, dependence) = self.complete(request, context).await?;
+        let output = self.output(result, collector)?;
+        Ok(match dependence {
+            None => output,
+            Some(why) => content::not_storable(output, why),
+        })
     }
 
-    async fn read(
-        &self,
-        uri: String,
-        collector: ContentCollector<'_>,
-    ) -> Result<ToolOutput, McpError> {
+    async fn read_request(&self, uri: String) -> ClientRequest {
         // Before the read: an update between the two would not be announced.
         self.server.subscribe(&uri).await;
         let params = ReadResourceRequestParams::new(uri);
-        let request = ClientRequest::ReadResourceRequest(Request::new(params));
-        match self.server.call(&self.metadata.name, request).await? {
-            ServerResult::ReadResourceResult(result) => {
-                Ok(content::of_resource(result, collector, self.personal))
+        ClientRequest::ReadResourceRequest(Request::new(params))
+    }
+
+    /// Sends a request, answers what the server asks, and waits for a task that the server does. Returns the reason
+    /// why the result depends on more than the request, too.
+    async fn complete(
+        &self,
+        request: ClientRequest,
+        context: &ToolContext,
+    ) -> Result<(ServerResult, Option<&'static str>), McpError> {
+        let (server, respondents) = (&self.server, Respondents::from(context));
+        let mut dependence = None;
+        let mut next = request.clone();
+        for round in 0..MAX_ROUNDS {
+            let answer = server.call(&self.metadata.name, next, &respondents);
+            let answer = answer.await?;
+            if answer.was_asked {
+                dependence = Some(BY_AN_ANSWER);
             }
-            other => Err(self.not_complete(&other)),
+            match answer.result {
+                ServerResult::InputRequiredResult(required) => {
+                    dependence = Some(BY_AN_ANSWER);
+                    let asked = required.input_requests;
+                    let responses = match asked {
+                        Some(asked) => {
+                            let handler = &server.handler;
+                            Some(handler.answer(asked, &respondents).await?)
+                        }
+                        None => {
+                            tokio::time::sleep(FIRST_PAUSE * (1 << round.min(5))).await;
+                            None
+                        }
+                    };
+                    next = if answer.was_refused {
+                        let is_accepted = |answer: &Value| answer["action"] == "accept";
+                        if !responses
+                            .iter()
+                            .flatten()
+                            .all(|(_, answer)| is_accepted(answer))
+                        {
+                            return Err(McpError::new(
+                                server.name(),
+                                "wants an address to be opened first, which was declined",
+                            ));
+                        }
+                        request.clone()
+                    } else {
+                        with_inputs(request.clone(), responses, required.request_state)
+                    };
+                }
+                ServerResult::CreateTaskResult(created) => {
+                    let task = serde_json::to_value(&created.task).unwrap_or_default();
+                    let result = self.task(context).complete(task, false).await?;
+                    return Ok((result, Some(BY_A_TASK)));
+                }
+                result => return Ok((result, dependence)),
+            }
+        }
+        Err(McpError::new(
+            server.name(),
+            format!("asked for input more than {MAX_ROUNDS} times; this is a fault of the server"),
+        ))
+    }
+
+    fn task<'a>(&'a self, context: &ToolContext) -> TaskCall<'a> {
+        TaskCall {
+            server: &self.server,
+            tool: &self.metadata.name,
+            respondents: context.into(),
         }
     }
 
-    /// The error of an answer that does not complete the call.
-    fn not_complete(&self, result: &ServerResult) -> McpError {
-        match result {
-            ServerResult::InputRequiredResult(_) => self.wants("further input"),
-            _ => request_error(self.server.name(), &ServiceError::UnexpectedResponse),
-        }
-    }
-
-    fn wants(&self, what: &str) -> McpError {
-        McpError::new(
-            self.server.name(),
-            format!("wants {what}, which is not possible here; try it with other arguments"),
-        )
+    fn output(
+        &self,
+        result: ServerResult,
+        collector: ContentCollector<'_>,
+    ) -> Result<ToolOutput, McpError> {
+        Ok(match (self.kind, result) {
+            (ToolSourceKind::Tool, ServerResult::CallToolResult(result)) => {
+                content::of_tool(result, collector, self.is_personal())
+            }
+            (
+                ToolSourceKind::Resource | ToolSourceKind::Template,
+                ServerResult::ReadResourceResult(result),
+            ) => content::of_resource(result, collector, self.is_personal()),
+            (ToolSourceKind::Prompt, ServerResult::GetPromptResult(result)) => {
+                content::of_prompt(result, collector, self.is_personal())
+            }
+            _ => {
+                let violation = ServiceError::UnexpectedResponse;
+                return Err(request_error(self.server.name(), &violation));
+            }
+        })
     }
 }
 
@@ -200,6 +290,10 @@ impl Operation for McpTool {
         {
             inputs["sandbox"] = sandbox.key();
         }
+        // Another login may be that of another user.
+        if let Some(login) = self.login() {
+            inputs["login"] = login.into();
+        }
         Ok(inputs)
     }
 
@@ -238,24 +332,42 @@ impl Operation for McpTool {
     }
 
     async fn run(&self, arguments: Arguments, context: &ToolContext) -> ToolOutput {
+        let login = self.login();
         match self.call(arguments, context).await {
+            // Its key names the login that there was before.
+            Ok(output) if self.login() != login => ToolOutput {
+                lifetime: Some(Duration::ZERO),
+                not_storable: Some("the login at the server changed during the call".to_owned()),
+                ..output
+            },
             Ok(output) => output,
             Err(error) => ToolOutput::error(error.to_string()),
         }
     }
 }
 
-/// True if a URL is that of a loopback address: a request to it does not leave this machine.
-fn is_this_machine(url: &str) -> bool {
-    let Ok(url) = url::Url::parse(url) else {
-        return false;
-    };
-    match url.host() {
-        Some(url::Host::Domain(name)) => name == "localhost",
-        Some(url::Host::Ipv4(address)) => address.is_loopback(),
-        Some(url::Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
+/// Returns the request with the answers to what the server asked, and the state that it wants back.
+fn with_inputs(
+    mut request: ClientRequest,
+    responses: Option<InputResponses>,
+    state: Option<String>,
+) -> ClientRequest {
+    match &mut request {
+        ClientRequest::CallToolRequest(request) => {
+            request.params.input_responses = responses;
+            request.params.request_state = state;
+        }
+        ClientRequest::ReadResourceRequest(request) => {
+            request.params.input_responses = responses;
+            request.params.request_state = state;
+        }
+        ClientRequest::GetPromptRequest(request) => {
+            request.params.input_responses = responses;
+            request.params.request_state = state;
+        }
+        _ => {}
     }
+    request
 }
 
 /// True if a server gets credentials: its answers may then be for one user only.
@@ -267,31 +379,5 @@ fn is_personal(settings: &McpSettings) -> bool {
         McpTransport::Stdio { environment, .. } => environment.iter().any(|(name, value)| {
             looks_like_a_credential(name, value.expose(), &SecretSet::empty())
         }),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn loopback_hosts_are_recognized_as_local() {
-        for url in [
-            "http://localhost:8080/mcp",
-            "http://127.0.0.1/mcp",
-            "http://127.9.9.9/mcp",
-            "http://[::1]:1/mcp",
-        ] {
-            assert!(is_this_machine(url), "{url}");
-        }
-        for url in [
-            "https://mcp.example/",
-            "https://localhost.example/",
-            "http://10.0.0.1/",
-            "http://127.0.0.1@evil.example/",
-            "nonsense",
-        ] {
-            assert!(!is_this_machine(url), "{url}");
-        }
     }
 }

@@ -2,9 +2,12 @@
 //! remedy.
 
 use std::error::Error;
+use std::io;
 
 use cachalot_core::text::head;
 use rmcp::transport::streamable_http_client::{AuthRequiredError, InsufficientScopeError};
+
+use super::oauth::{OauthError, OauthErrorKind};
 
 /// Maximum number of characters that are shown of a text of the server.
 const MAX_SHOWN_CHARS: usize = 200;
@@ -13,6 +16,12 @@ const MAX_SHOWN_CHARS: usize = 200;
 pub(super) fn describe(error: &(dyn Error + 'static)) -> Option<String> {
     let mut causes = std::iter::successors(Some(error), |cause| (*cause).source());
     causes.find_map(|cause| {
+        if let Some(error) = login_error(cause) {
+            return Some(match error.kind {
+                OauthErrorKind::LoginRequired => error.message.clone(),
+                _ => format!("cannot be used: {error}"),
+            });
+        }
         let required = cause.downcast_ref::<AuthRequiredError>();
         let insufficient = cause.downcast_ref::<InsufficientScopeError>();
         match (required, insufficient) {
@@ -21,6 +30,14 @@ pub(super) fn describe(error: &(dyn Error + 'static)) -> Option<String> {
             _ => None,
         }
     })
+}
+
+/// Returns the error of a login, which is wrapped as one of a transport.
+pub(super) fn login_error<'a>(cause: &'a (dyn Error + 'static)) -> Option<&'a OauthError> {
+    cause
+        .downcast_ref::<io::Error>()?
+        .get_ref()?
+        .downcast_ref::<OauthError>()
 }
 
 fn describe_header(status: u16, header: &str) -> String {
@@ -54,7 +71,7 @@ fn describe_header(status: u16, header: &str) -> String {
     });
     format!(
         "{problem} ({}): give a valid token in `headers` of the server in the agent file, \
-         `Authorization: \"{scheme} …\"`; there is no sign-in here{source}",
+         `Authorization: \"{scheme} …\"`{source}",
         facts.join(", ")
     )
 }
@@ -144,14 +161,14 @@ mod tests {
                 401,
                 r#"Bearer realm="x, y", error="invalid_token", error_description="it has \"expired\"", resource_metadata="https://a.example/.well-known/oauth-protected-resource""#
             ),
-            "wants credentials (HTTP 401, Bearer, invalid_token, it has \"expired\"): give a valid token in `headers` of the server in the agent file, `Authorization: \"Bearer …\"`; there is no sign-in here; https://a.example/.well-known/oauth-protected-resource names the server that issues tokens"
+            "wants credentials (HTTP 401, Bearer, invalid_token, it has \"expired\"): give a valid token in `headers` of the server in the agent file, `Authorization: \"Bearer …\"`; https://a.example/.well-known/oauth-protected-resource names the server that issues tokens"
         );
         assert_eq!(
             describe_header(
                 403,
                 r#"Bearer error="insufficient_scope", scope="a b", resource_metadata=javascript:x"#
             ),
-            "refuses these credentials (HTTP 403, Bearer, insufficient_scope, scope `a b`): give a valid token in `headers` of the server in the agent file, `Authorization: \"Bearer …\"`; there is no sign-in here"
+            "refuses these credentials (HTTP 403, Bearer, insufficient_scope, scope `a b`): give a valid token in `headers` of the server in the agent file, `Authorization: \"Bearer …\"`"
         );
         assert!(describe_header(401, "basic realm=x").contains("`Authorization: \"Basic …\"`"));
         assert!(describe_header(401, "").starts_with("wants credentials (HTTP 401): "));

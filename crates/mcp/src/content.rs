@@ -136,6 +136,15 @@ fn with_hints(output: ToolOutput, notes: AnswerNotes, personal: bool) -> ToolOut
     }
 }
 
+/// Forbids to cache an output, unless that is forbidden already.
+pub(super) fn not_storable(output: ToolOutput, why: &str) -> ToolOutput {
+    ToolOutput {
+        lifetime: Some(Duration::ZERO),
+        not_storable: output.not_storable.or_else(|| Some(why.to_owned())),
+        ..output
+    }
+}
+
 /// Adds the hints about caching to the output of a tool or a prompt. The protocol has hints for resources
 /// only, so here `public` does not make a `personal` output public.
 fn with_strict_hints(output: ToolOutput, notes: AnswerNotes, personal: bool) -> ToolOutput {

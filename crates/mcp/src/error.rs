@@ -88,7 +88,7 @@ pub(super) fn connect_error(error: &ClientInitializeError) -> String {
                         || reports(&reason, "401")
                         || reports(&reason, "403") =>
                 {
-                    "; give valid credentials in `headers`"
+                    "; give valid credentials in `headers`, or log in with `cachalot mcp login URL`"
                 }
                 reason if reason.contains("redirect") => "; give the address that it redirects to",
                 reason if reports(&reason, "404") => "; check its address",
@@ -101,7 +101,7 @@ pub(super) fn connect_error(error: &ClientInitializeError) -> String {
 }
 
 /// True if a reason contains a status code as a word of its own: a port may have the same digits.
-fn reports(reason: &str, status: &str) -> bool {
+pub(super) fn reports(reason: &str, status: &str) -> bool {
     reason
         .split(|character: char| !character.is_ascii_alphanumeric() && character != ':')
         .any(|word| word.trim_end_matches(':') == status)

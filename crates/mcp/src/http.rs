@@ -14,7 +14,9 @@ use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig
 use super::McpDependencies;
 use super::error::McpError;
 use super::message_parser::MessageParser;
+use super::oauth::ServerAuthorization;
 use client::Client;
+pub(crate) use client::EventSize;
 
 /// Idle timeout. Long, because calls have timeouts of their own, and the stream of notifications may stay
 /// silent.
@@ -37,6 +39,7 @@ pub(super) fn transport(
     url: &Secret<String>,
     headers: &BTreeMap<String, Secret<String>>,
     message_parser: MessageParser,
+    authorization: Option<ServerAuthorization>,
     dependencies: &McpDependencies,
 ) -> Result<StreamableHttpClientTransport<Client>, McpError> {
     let fault = |what: String| McpError::transient(server, format!("cannot be reached: {what}"));
@@ -70,7 +73,7 @@ pub(super) fn transport(
         StreamableHttpClientTransportConfig::with_uri(url.expose().as_str()).custom_headers(sent);
     config.max_sse_event_size = message_parser.limit;
     Ok(StreamableHttpClientTransport::with_client(
-        Client::new(client, message_parser),
+        Client::new(client, message_parser, authorization),
         config,
     ))
 }

@@ -3,6 +3,9 @@
 //! A server's statements about itself are not trusted: its tools have side effects and unknown effects unless
 //! the configuration overrides that. A tool that the server declares to change things keeps them even then.
 //! The client library caches no answers; its types are not used outside this crate.
+//!
+//! The proxy in front of a server is [`relay`], which passes messages on as bytes; [`caching`] answers some of them from
+//! the engine, as [`proxy_policy`] decides.
 
 mod announcement;
 mod announcements;
@@ -11,21 +14,30 @@ mod catalog;
 mod challenge;
 mod connection;
 mod content;
+mod elicitation;
+mod era;
 mod error;
 mod exact_numbers;
 mod http;
 mod instructions;
 mod line_reader;
 mod listing;
+mod message_handler;
 mod message_parser;
+pub mod oauth;
+mod probe;
 mod progress;
 mod raw_message;
+mod respondents;
+mod sampling;
 mod server;
 mod server_client;
 mod server_domains;
 mod server_settings;
 pub mod settings;
+mod start;
 mod stdio;
+mod tasks;
 mod tool_names;
 mod uri_template;
 
@@ -37,10 +49,12 @@ use cachalot_core::SecretSet;
 use cachalot_operation::WriteNotifier;
 use cachalot_tools::WorkspaceSandbox;
 
+pub use era::EraMemory;
 pub use error::McpError;
 pub use listing::ServerListing;
 pub use message_parser::parse_messages;
 pub use server::McpServer;
+pub use server_client::ServerState;
 pub use server_settings::{McpLimits, McpSettings, McpTransport, OfferSettings, ToolTrust};
 pub use tool_names::ToolNames;
 
@@ -98,4 +112,8 @@ pub struct McpDependencies {
     pub write_notifier: WriteNotifier,
     /// The sandbox of servers that are programs; `None`: they have all rights of the user.
     pub sandbox: Option<WorkspaceSandbox>,
+    /// True if there is a user to ask during calls ([`cachalot_operation::ToolContext::user`]): servers may then ask
+    /// questions (elicitation), and for answers of the agent's model (sampling, which the user approves). Otherwise
+    /// these capabilities are not declared.
+    pub asks_user: bool,
 }

@@ -95,6 +95,16 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         }
     }
 
+    /// Takes the last line out of the reader, with the memory that it has.
+    pub(super) fn take_line(&mut self) -> Vec<u8> {
+        self.is_returned = false;
+        let mut line = std::mem::take(&mut self.line);
+        if line.last() == Some(&b'\r') {
+            line.pop();
+        }
+        line
+    }
+
     /// The last line.
     pub(super) fn line(&self) -> &[u8] {
         self.line.strip_suffix(b"\r").unwrap_or(&self.line)

@@ -101,6 +101,7 @@ impl OfferedTool {
             },
             Arc::clone(server),
             (remote.kind, remote.id),
+            remote.as_task,
             Canonical::value(&definition).digest().to_string(),
         )
     }

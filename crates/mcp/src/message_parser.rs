@@ -22,7 +22,7 @@ use super::announcement::Announcement;
 use super::announcements::Announcements;
 use super::exact_numbers;
 use super::line_reader::{LineRead, LineReader};
-use super::raw_message::RawMessage;
+use super::raw_message::{RawMessage, is_task};
 
 /// Marks errors that were created here and not sent by a server: the message is the whole error.
 pub(super) const LOCAL_ERROR: ErrorCode = ErrorCode(-32_790);
@@ -68,9 +68,8 @@ impl MessageParser {
         if let Some(announcement) = &read.announcement {
             self.announcements.handle(announcement);
         }
-        if let Some(ServerJsonRpcMessage::Response(_) | ServerJsonRpcMessage::Error(_)) =
-            &read.message
-        {
+        // Not an error: nothing that it says can change. The probe of an older server is refused with one.
+        if let Some(ServerJsonRpcMessage::Response(_)) = &read.message {
             self.announcements.note_answer();
         }
         for fault in read.faults {
@@ -204,16 +203,9 @@ fn parse(text: &str, mut raw: RawMessage) -> ParsedMessage {
 
 impl ParsedMessage {
     fn new(mut message: ServerJsonRpcMessage, raw: RawMessage) -> Self {
-        let task_tools = raw.apply(&mut message);
-        let left_out = task_tools.iter().map(|tool| {
-            format!(
-                "has a tool `{}` that can only be called as a task, which is not possible here; it is left out",
-                shortened(tool)
-            )
-        });
+        raw.apply(&mut message);
         Self {
             message: Some(message),
-            faults: left_out.collect(),
             ..Self::default()
         }
     }
@@ -234,10 +226,10 @@ fn shortened(text: &str) -> String {
 /// result.
 fn is_understood(message: &ServerJsonRpcMessage) -> bool {
     match message {
-        ServerJsonRpcMessage::Response(response) => !matches!(
-            response.result,
-            ServerResult::CustomResult(_) | ServerResult::TaskAckResult(_)
-        ),
+        ServerJsonRpcMessage::Response(response) => match &response.result {
+            ServerResult::CustomResult(result) => is_task(&result.0),
+            _ => true,
+        },
         _ => true,
     }
 }
@@ -259,6 +251,15 @@ fn repair_answer(mut fields: Map<String, Value>, id: RequestId, raw: RawMessage)
             message: Some(error_answer(why, id)),
             ..ParsedMessage::default()
         };
+    }
+    if let Some(Value::Object(result)) = fields.get_mut("result") {
+        repair_discovery(result);
+        let message = serde_json::from_value(Value::Object(fields.clone()));
+        if let Ok(ServerJsonRpcMessage::Response(answer)) = message
+            && let ServerResult::DiscoverResult(_) = answer.result
+        {
+            return ParsedMessage::new(ServerJsonRpcMessage::Response(answer), raw);
+        }
     }
     let mut faults = Vec::new();
     let repaired = match fields.get_mut("result") {
@@ -296,6 +297,25 @@ fn repair_answer(mut fields: Map<String, Value>, id: RequestId, raw: RawMessage)
                 ..ParsedMessage::default()
             }
         }
+    }
+}
+
+/// Adds the members that a result of discovery lacks, if it is one. The defaults forbid to cache it.
+fn repair_discovery(result: &mut Map<String, Value>) {
+    if !result.get("supportedVersions").is_some_and(Value::is_array) {
+        return;
+    }
+    result.retain(|name, value| {
+        has_right_type(name, value) && (name != "instructions" || value.is_string())
+    });
+    let defaults = [
+        ("resultType", json!("complete")),
+        ("capabilities", json!({})),
+        ("ttlMs", json!(0)),
+        ("cacheScope", json!("private")),
+    ];
+    for (name, default) in defaults {
+        result.entry(name).or_insert(default);
     }
 }
 

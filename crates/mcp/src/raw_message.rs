@@ -1,5 +1,5 @@
-//! Facts of a message that the library's types lose: hints about caching, the digits of numbers, and the
-//! tools that can only be called as tasks. Read from the text of the message.
+//! Facts of a message that the library's types lose: hints about caching, the digits of numbers, and what servers of
+//! 2025-11-25 say about tasks. Read from the text of the message.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -7,12 +7,28 @@ use std::ops::Range;
 use cachalot_core::json::{JsonResult, OBJECT, Scanner};
 use rmcp::model::{MetaObject, ServerJsonRpcMessage, ServerResult};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::announcement::Announcement;
 use super::exact_numbers;
 
 /// The member of `_meta` that holds the [`AnswerNotes`] of a result.
 const NOTES: &str = "dev.cachalot/notes";
+
+/// The member of `_meta` of a tool that can only be called as a task, and of a server whose tools can.
+const TASKS: &str = "dev.cachalot/tasks";
+
+/// True if the `_meta` of a tool says that it can only be called as a task, or that of a server that its tools can.
+pub(super) fn offers_tasks(meta: Option<&MetaObject>) -> bool {
+    meta.is_some_and(|meta| meta.contains_key(TASKS))
+}
+
+/// True if a result describes a task, as an answer to a call or to `tasks/get`.
+pub(super) fn is_task(result: &Value) -> bool {
+    let task = result.get("task").unwrap_or(result);
+    let has = |name: &str| task.get(name).is_some_and(Value::is_string);
+    has("taskId") && has("status")
+}
 
 /// The facts of one message.
 #[derive(Debug, Default)]
@@ -22,6 +38,8 @@ pub(super) struct RawMessage {
     shown: Vec<Range<usize>>,
     /// The names of the tools that can only be called as tasks.
     task_tools: Vec<String>,
+    /// Set if a server declares that calls of tools can be tasks.
+    offers_tasks: bool,
     method: Option<String>,
     /// The parameter `uri`.
     uri: Option<String>,
@@ -104,6 +122,12 @@ impl RawMessage {
     fn read_result(&mut self, scanner: &mut Scanner<'_>) -> JsonResult<()> {
         members(scanner, |name, scanner| match name {
             b"structuredContent" => self.show(scanner),
+            // The result of a task.
+            b"result" => members(scanner, |name, scanner| match name {
+                b"structuredContent" => self.show(scanner),
+                _ => scanner.value().map(drop),
+            }),
+            b"capabilities" => self.read_capabilities(scanner),
             b"ttlMs" => {
                 let read = read_lifetime(scanner.value()?);
                 self.notes.ttl_ms = self.notes.hint("ttlMs", self.notes.ttl_ms, read);
@@ -128,6 +152,20 @@ impl RawMessage {
         scanner.value()?;
         self.shown.push(start..scanner.at());
         Ok(())
+    }
+
+    /// Reads `tasks.requests.tools.call`.
+    fn read_capabilities(&mut self, scanner: &mut Scanner<'_>) -> JsonResult<()> {
+        within(scanner, b"tasks", &mut |scanner| {
+            within(scanner, b"requests", &mut |scanner| {
+                within(scanner, b"tools", &mut |scanner| {
+                    within(scanner, b"call", &mut |scanner| {
+                        self.offers_tasks |= scanner.peek() == Some(b'{');
+                        scanner.value().map(drop)
+                    })
+                })
+            })
+        })
     }
 
     fn read_tool(&mut self, scanner: &mut Scanner<'_>) -> JsonResult<()> {
@@ -165,22 +203,27 @@ impl RawMessage {
         self.notes.forbid(why);
     }
 
-    /// Adds the notes to the answer to a call, and removes the tools that can only be called as tasks from a
-    /// list; returns their names.
-    pub(super) fn apply(self, message: &mut ServerJsonRpcMessage) -> Vec<String> {
+    /// Adds the notes to the answer to a call, and marks the tools that can only be called as tasks.
+    pub(super) fn apply(self, message: &mut ServerJsonRpcMessage) {
         let ServerJsonRpcMessage::Response(response) = message else {
-            return Vec::new();
+            return;
         };
         let meta = match &mut response.result {
             ServerResult::CallToolResult(result) => &mut result.meta,
             ServerResult::ReadResourceResult(result) => &mut result.meta,
             ServerResult::GetPromptResult(result) => &mut result.meta,
             ServerResult::ListToolsResult(list) => {
-                let is_task = |name: &str| self.task_tools.iter().any(|task| task == name);
-                list.tools.retain(|tool| !is_task(&tool.name));
-                return self.task_tools;
+                for tool in &mut list.tools {
+                    let is_task = self.task_tools.iter().any(|task| *task == tool.name);
+                    mark_tasks(&mut tool.meta, is_task);
+                }
+                return;
             }
-            _ => return Vec::new(),
+            ServerResult::InitializeResult(result) => {
+                mark_tasks(&mut result.meta, self.offers_tasks);
+                return;
+            }
+            _ => return,
         };
         // A server must not write notes.
         if let Some(meta) = meta {
@@ -192,8 +235,29 @@ impl RawMessage {
             let meta = meta.get_or_insert_default();
             meta.insert(NOTES.to_owned(), notes);
         }
-        Vec::new()
     }
+}
+
+/// Sets the mark for tasks, or removes one that the server wrote.
+fn mark_tasks(meta: &mut Option<MetaObject>, is_task: bool) {
+    if is_task {
+        let meta = meta.get_or_insert_default();
+        meta.insert(TASKS.to_owned(), true.into());
+    } else if let Some(meta) = meta {
+        meta.remove(TASKS);
+    }
+}
+
+/// Calls `read` for the member of this name, if the value is an object that has it. Skips the others.
+fn within(
+    scanner: &mut Scanner<'_>,
+    wanted: &[u8],
+    read: &mut dyn FnMut(&mut Scanner<'_>) -> JsonResult<()>,
+) -> JsonResult<()> {
+    members(scanner, |name, scanner| match name {
+        name if name == wanted => read(scanner),
+        _ => scanner.value().map(drop),
+    })
 }
 
 /// Calls `each` with the decoded name of every member of an object; it reads the value. Skips any other

@@ -9,8 +9,8 @@ use tokio::sync::watch;
 
 use super::catalog;
 use super::listing::ServerListing;
-use super::server_client::ServerClient;
-use super::{McpDependencies, McpError, McpSettings};
+use super::server_client::{ServerClient, ServerState};
+use super::{EraMemory, McpDependencies, McpError, McpSettings};
 
 /// Maximum number of times that the lists are requested in a row because they change meanwhile.
 const MAX_LISTINGS: u32 = 3;
@@ -24,13 +24,13 @@ const ANNOUNCEMENT_DEBOUNCE: Duration = Duration::from_millis(50);
 pub struct McpServer(Arc<ServerClient>);
 
 impl McpServer {
-    /// Creates a server without connecting. Adds its secrets to those to be masked.
+    /// Creates a server without connecting. Adds its secrets to those to be masked. Its era is remembered in `eras`.
     #[must_use]
-    pub fn new(settings: McpSettings, dependencies: McpDependencies) -> Self {
+    pub fn new(settings: McpSettings, dependencies: McpDependencies, eras: EraMemory) -> Self {
         for secret in settings.credentials_to_mask(&dependencies.secret_set) {
             dependencies.secret_set.learn(secret);
         }
-        Self(Arc::new(ServerClient::new(settings, dependencies)))
+        Self(Arc::new(ServerClient::new(settings, dependencies, eras)))
     }
 
     /// The name of the server.
@@ -43,6 +43,12 @@ impl McpServer {
     #[must_use]
     pub fn settings(&self) -> &McpSettings {
         &self.0.settings
+    }
+
+    /// The state of the server; it is not asked.
+    #[must_use]
+    pub fn state(&self) -> ServerState {
+        self.0.state()
     }
 
     /// The sandbox of the server, if it is a program that runs in one.
@@ -84,7 +90,11 @@ impl McpServer {
         }
         if self
             .0
-            .record_listing(catalog::fingerprint(&catalog.tools), version)
+            .record_listing(
+                catalog::fingerprint(&catalog.tools),
+                version,
+                catalog.fresh_until,
+            )
             .is_none()
         {
             tokio::spawn(watch_announcements(Arc::downgrade(&self.0), announced));
@@ -113,7 +123,7 @@ async fn watch_announcements(server: Weak<ServerClient>, mut announced: watch::R
         };
         let now = catalog::fingerprint(&catalog.tools);
         if server
-            .record_listing(now.clone(), version)
+            .record_listing(now.clone(), version, catalog.fresh_until)
             .is_some_and(|before| before != now)
         {
             server

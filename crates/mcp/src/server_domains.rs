@@ -59,6 +59,16 @@ impl ServerDomains {
         Self(format!("mcp:{name}:{}", &digest[..SERVER_DIGITS]))
     }
 
+    /// Creates the domains of a server that has no settings; `base` begins their names.
+    pub(super) fn with_base(base: String) -> Self {
+        Self(base)
+    }
+
+    /// The domain that every announcement raises.
+    pub(super) fn base(&self) -> &str {
+        &self.0
+    }
+
     /// Returns the domains that the answer to a call joins; `id` is the URI of a resource.
     pub(super) fn joined(&self, kind: ToolSourceKind, id: &str) -> Domains {
         let names = match kind {

@@ -11,6 +11,9 @@ use serde_json::{Value, json};
 
 use cachalot_tools::builtin::shell::looks_like_a_credential;
 
+use super::McpDependencies;
+use super::oauth::{self, ServerAuthorization};
+
 /// Settings of an MCP server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct McpSettings {
@@ -128,6 +131,14 @@ impl McpSettings {
         }
     }
 
+    /// True if the server is a program, or has a loopback address: it sees the files of this machine.
+    pub(super) fn is_on_this_machine(&self) -> bool {
+        match &self.transport {
+            McpTransport::Stdio { .. } => true,
+            McpTransport::Http { url, .. } => is_this_machine(url.expose()),
+        }
+    }
+
     /// The identity of a server, for keys: servers that could answer differently have different identities.
     /// Secrets are in it as keyed digests.
     #[must_use]
@@ -167,6 +178,37 @@ impl McpSettings {
         }
     }
 
+    /// The ID of the user's login at the server, for keys, if its requests use one.
+    #[must_use]
+    pub fn login(&self, environment: &BTreeMap<String, String>) -> Option<String> {
+        let server = oauth::server_url(self.url_of_logins()?).ok()?;
+        // A file that cannot be read makes the call itself fail.
+        let login = oauth::LoginFile::of_user(environment)?.find(&server);
+        Some(login.ok()??.id)
+    }
+
+    /// The use of the user's login by connections to the server; `None` if there can be none.
+    pub(super) fn authorization(
+        &self,
+        dependencies: &McpDependencies,
+    ) -> Option<ServerAuthorization> {
+        let McpDependencies {
+            environment,
+            secret_set,
+            ..
+        } = dependencies;
+        ServerAuthorization::new(self.url_of_logins()?, environment, secret_set)
+    }
+
+    /// The URL of a server whose settings give no credentials of their own.
+    fn url_of_logins(&self) -> Option<&str> {
+        let McpTransport::Http { url, headers } = &self.transport else {
+            return None;
+        };
+        let is_given = |name: &String| name.eq_ignore_ascii_case("authorization");
+        (!headers.keys().any(is_given)).then(|| url.expose().as_str())
+    }
+
     /// Returns every secret that the server gets, with its name.
     pub(super) fn secrets(&self) -> Vec<(&str, &Secret<String>)> {
         match &self.transport {
@@ -190,6 +232,19 @@ impl McpSettings {
             }
             McpTransport::Http { headers, .. } => header_credentials(headers, secret_set),
         }
+    }
+}
+
+/// True if a URL is that of a loopback address: a request to it does not leave this machine.
+pub(super) fn is_this_machine(url: &str) -> bool {
+    let Ok(url) = url::Url::parse(url) else {
+        return false;
+    };
+    match url.host() {
+        Some(url::Host::Domain(name)) => name == "localhost",
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
     }
 }
 
@@ -256,6 +311,27 @@ fn is_known_public_header(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn loopback_hosts_are_recognized_as_local() {
+        for url in [
+            "http://localhost:8080/mcp",
+            "http://127.0.0.1/mcp",
+            "http://127.9.9.9/mcp",
+            "http://[::1]:1/mcp",
+        ] {
+            assert!(is_this_machine(url), "{url}");
+        }
+        for url in [
+            "https://mcp.example/",
+            "https://localhost.example/",
+            "http://10.0.0.1/",
+            "http://127.0.0.1@evil.example/",
+            "nonsense",
+        ] {
+            assert!(!is_this_machine(url), "{url}");
+        }
+    }
 
     #[test]
     fn credential_headers_and_variables_are_learned_as_secrets() {

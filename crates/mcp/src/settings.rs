@@ -15,6 +15,6 @@ pub use assemble::{
 pub use servers::{SERVER, ServerDefinition, read_servers};
 pub use shared_tools::{Parsed, SharedTools};
 pub use toolsets::{
-    BACKGROUND_JOBS, FETCH, FILESYSTEM, FolderSettings, SHELL, TODO, TOOLSET, Toolset, ToolsetKind,
-    ToolsetSettings, read_toolsets, toolset_schema,
+    BACKGROUND_JOBS, FETCH, FILESYSTEM, FolderSettings, SHELL, SOURCE, TODO, TOOLSET, Toolset,
+    ToolsetKind, ToolsetSettings, read_toolsets, toolset_schema,
 };

@@ -100,6 +100,17 @@ pub enum PermissionDecision {
     Deny(String),
 }
 
+/// A rule in a list.
+#[derive(Debug, Clone, Copy)]
+pub struct ListedRule<'a> {
+    /// `deny`, `ask` or `allow`.
+    pub kind: &'static str,
+    /// The rule as it is written.
+    pub text: &'a str,
+    /// Its place.
+    pub place: &'a SourceSpan,
+}
+
 /// The tools that agents may call, as rules `TOOL` or `TOOL:ARGUMENT=PATTERN`.
 ///
 /// Serialized as written, for keys.
@@ -145,6 +156,22 @@ impl Permissions {
     /// Parses `permissions:` with its lists `allow`, `ask` and `deny`.
     pub fn read(node: &Node, problems: &mut Vec<Problem>) -> Self {
         <Self as Settings>::read(node, problems).unwrap_or_default()
+    }
+
+    /// Returns the rules in the order in which they decide.
+    pub fn in_order(&self) -> impl Iterator<Item = ListedRule<'_>> {
+        let kinds = [
+            ("deny", &self.deny),
+            ("ask", &self.ask),
+            ("allow", &self.allow),
+        ];
+        kinds.into_iter().flat_map(|(kind, rules)| {
+            rules.iter().map(move |rule| ListedRule {
+                kind,
+                text: rule.text(),
+                place: rule.place(),
+            })
+        })
     }
 
     /// True if an `allow` rule matches the call and contains `name` in its text, ignoring letter case.

@@ -14,7 +14,7 @@ use cachalot_store::Store;
 use crate::operation::Operation;
 use crate::permissions::Permissions;
 use crate::workspace::{PathError, Workspace};
-use crate::{Gate, LiveOutput, UserPrompter};
+use crate::{Gate, LiveOutput, Sampler, UserPrompter};
 
 /// An [`Operation`] that a model may call. A failure of a call is an output with [`ToolOutput::is_error`].
 pub trait Tool: Operation<Context = ToolContext, Output = ToolOutput> {}
@@ -40,6 +40,8 @@ pub struct ToolContext {
     pub secret_set: Arc<SecretSet>,
     /// Asks the user questions; `None` if no user can be asked.
     pub user: Option<Arc<dyn UserPrompter>>,
+    /// Asks the model of the agent for others; `None` if no agent made the call, or no user can approve it.
+    pub sampler: Option<Arc<dyn Sampler>>,
     /// The allow-list of tools; `None`: all tools. Code that runs a call or passes it on must check it first,
     /// before hooks, permissions, and anything that could answer in the tool's place.
     pub gate: Option<Gate>,

@@ -48,6 +48,8 @@ pub struct AnswerField {
     pub description: Option<String>,
     /// The kind of value.
     pub kind: AnswerKind,
+    /// The names of the values of a list for the user, in the same order; empty if they have none.
+    pub choice_titles: Vec<String>,
     /// True if the field cannot be left empty.
     pub required: bool,
     /// The value of an empty answer.
@@ -143,6 +145,7 @@ impl AnswerField {
             title: text("title"),
             description: text("description"),
             kind: AnswerKind::from_schema(schema),
+            choice_titles: choice_titles(schema),
             required,
             default: schema.get("default").cloned(),
             schema: schema.clone(),
@@ -254,6 +257,23 @@ impl AnswerKind {
             hint: self.hint().unwrap_or_default(),
         })
     }
+}
+
+/// Returns the names of the values of a list: the titles of `oneOf` or `anyOf`, or `enumNames`. Empty if one is missing.
+fn choice_titles(schema: &Value) -> Vec<String> {
+    let list = |key: &str| schema.get(key).and_then(Value::as_array);
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let titles: Option<Vec<String>> = match (list("enum"), list("oneOf").or(list("anyOf"))) {
+        (Some(values), _) => list("enumNames")
+            .filter(|names| names.len() == values.len())
+            .and_then(|names| names.iter().map(text).collect()),
+        (None, Some(choices)) => {
+            let titles = choices.iter().map(|choice| text(choice.get("title")?));
+            titles.collect()
+        }
+        (None, None) => None,
+    };
+    titles.unwrap_or_default()
 }
 
 /// Returns the value that a text names: by its own text, or by its number in the list, from 1.

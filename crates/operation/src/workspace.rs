@@ -5,6 +5,7 @@
 //! that a component that is replaced by a link in the meantime cannot lead outside.
 
 mod beneath;
+mod change_log;
 mod directory;
 mod file;
 mod path_error;
@@ -14,7 +15,9 @@ mod resolved_path;
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
+pub use change_log::{ChangeLog, ChangedFile, KeptFile};
 pub use path_error::PathError;
 
 pub use directory::{Directory, DirectoryEntry, EntryKind};
@@ -42,6 +45,7 @@ pub fn normalize(path: &Path) -> PathBuf {
 pub struct Workspace {
     root: PathBuf,
     temporary: Option<PathBuf>,
+    change_log: Option<Arc<ChangeLog>>,
 }
 
 impl Workspace {
@@ -53,7 +57,23 @@ impl Workspace {
         Ok(Self {
             root: directory(root.as_ref())?,
             temporary: None,
+            change_log: None,
         })
+    }
+
+    /// Records the changes that file tools make in the workspace.
+    #[must_use]
+    pub fn with_change_log(self, change_log: Arc<ChangeLog>) -> Self {
+        Self {
+            change_log: Some(change_log),
+            ..self
+        }
+    }
+
+    /// The log of changes, if one is kept.
+    #[must_use]
+    pub fn change_log(&self) -> Option<&ChangeLog> {
+        self.change_log.as_deref()
     }
 
     /// Permits absolute paths below a directory for temporary files, too.

@@ -24,7 +24,9 @@ fn unmarked(text: &str) -> String {
 /// If not.
 pub fn check(requests: &[ReceivedRequest]) {
     let mut last = BTreeMap::new();
-    for (number, request) in requests.iter().enumerate() {
+    // A request for embeddings is no part of a conversation.
+    let is_turn = |request: &&ReceivedRequest| !request.path.ends_with("/embeddings");
+    for (number, request) in requests.iter().filter(is_turn).enumerate() {
         let text = std::str::from_utf8(&request.body).unwrap();
         let place = format!("request {number} to {}", request.path);
         check_one(&request.path, text, &mut last, &place);

@@ -340,6 +340,7 @@ impl CacheFixture {
                 store: None,
                 secret_set: Arc::clone(&self.secret_set),
                 user: None,
+                sampler: None,
                 gate: None,
                 rules: Arc::default(),
                 sandbox: None,

@@ -34,6 +34,7 @@ pub fn context(workspace: Workspace) -> ToolContext {
         store: None,
         secret_set: Arc::new(SecretSet::empty()),
         user: None,
+        sampler: None,
         gate: None,
         rules: Arc::default(),
         sandbox: None,

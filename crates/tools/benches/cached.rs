@@ -204,6 +204,7 @@ fn batch(root: &Path) -> BatchContext {
             store: None,
             secret_set: Arc::new(SecretSet::empty()),
             user: None,
+            sampler: None,
             gate: None,
             rules: Arc::default(),
             sandbox: None,

@@ -173,6 +173,11 @@ impl CachedTools {
         }
     }
 
+    /// Returns the tools, in the order of their definitions.
+    pub fn tools(&self) -> impl ExactSizeIterator<Item = &Arc<dyn Tool>> {
+        self.shown.tools()
+    }
+
     /// Returns the cache statistics of a session, since it began or was last cleared.
     #[must_use]
     pub fn cache_stats(&self, session: &str) -> CacheStats {

@@ -32,6 +32,7 @@ fn batch(directory: &Path) -> BatchContext {
             witness: Witness::default(),
             output: LiveOutput::default(),
             user: None,
+            sampler: None,
         },
         verbatim: Arc::new(BTreeSet::new()),
         observer: Arc::new(()),

@@ -6,7 +6,7 @@ use cachalot_core::config::{
     Custom, Located, Parameter, ParameterKind as Kind, SettingValue, Settings, Table, Values, key,
     no_effect,
 };
-use cachalot_core::suggest::did_you_mean;
+use cachalot_core::suggest::{did_you_mean, nearest};
 use cachalot_core::tree::{MapEntry, Node};
 use cachalot_core::{Problem, SourceSpan};
 use cachalot_hooks::source::ParsedHooks as Hooks;
@@ -106,6 +106,9 @@ struct AgentKeys {
     /// Keys of `skills` of the file, whose skills it has, too.
     #[setting(key = "use_skills")]
     _use_skills: Vec<String>,
+    /// Keys of `rag` of the file, whose documents it may search.
+    #[setting(key = "rag")]
+    _rag: Vec<String>,
 }
 
 /// The reader of a key whose meaning depends on other parts of the file: [`Groups`] and [`read`] read it.
@@ -138,6 +141,14 @@ fn check(keys: &AgentKeys, values: Values<'_>, problems: &mut Vec<Problem>) {
 #[rustfmt::skip]
 const KEYS_OF_OTHERS: &[Parameter] = &[
     key("harness", Kind::Custom(&HARNESS), ""),
+    key("safety", Kind::Custom(&SAFETY), ""),
+    key("routing", Kind::Custom(&ROUTING), ""),
+    no_effect("budgets", "`budget` of the file limits all agents together"),
+    no_effect("compaction_model", "write `compaction: {model: …}`"),
+    no_effect("inject_memories", "`recall: 5` adds the five memories that match the message"),
+    no_effect("max_inject_memories", "write the number in `recall`"),
+    no_effect("inject_memories_strategy", "`recall` finds memories by their words"),
+    no_effect("tool_choice", "the model decides about its calls: say in the `instruction` when it has to use tools"),
     no_effect("code_mode_tools", "the model calls its tools one by one"),
     no_effect("add_description_parameter", "the approval shows the whole call"),
     no_effect("num_history_items", "the whole conversation is sent, most of which the provider has read before; `compaction_threshold` limits its length"),
@@ -153,6 +164,34 @@ static HARNESS: Custom = Custom {
             Problem::new("unsupported-harness", "agents that run another coding agent are not supported")
                 .at(&entry.key_place)
                 .help("give the agent a `model` and the toolsets `filesystem` and `shell`, in place of `harness`"),
+        );
+    },
+};
+
+/// The mode in which calls of tools are approved.
+pub(super) static SAFETY: Custom = Custom {
+    schema: None,
+    check: |entry, problems| {
+        // In the other modes, at most as many calls are asked about as here.
+        let problem = if entry.value.as_text() == Some("strict") {
+            Problem::new("unsupported-safety", "`safety: strict` is not supported")
+                .help("write `ask: [\"*\"]` under `permissions` of the file, so that each call is asked about")
+        } else {
+            Problem::warning("no-effect", "`safety` has no effect")
+                .help("calls that may change something are asked about, unless a rule under `permissions` allows them")
+        };
+        problems.push(problem.at(&entry.key_place));
+    },
+};
+
+/// The key of an agent whose messages a hook gives to other agents.
+static ROUTING: Custom = Custom {
+    schema: None,
+    check: |entry, problems| {
+        problems.push(
+            Problem::new("unsupported-routing", "messages are not routed to agents")
+                .at(&entry.key_place)
+                .help("name the agents in `handoffs`, and describe in the `instruction` which one is for what"),
         );
     },
 };
@@ -420,6 +459,12 @@ pub(super) fn read(
     toolsets: Option<Parsed<ToolsetSettings>>,
     problems: &mut Vec<Problem>,
 ) -> Option<ParsedAgent> {
+    if entry.value.as_map().is_none() && !entry.value.is_null() {
+        let name = &entry.key;
+        let problem = entry.value.wrong_type("an agent", "a mapping");
+        problems.push(problem.help(format!("write `{name}: {{model: …, instruction: …}}`")));
+        return None;
+    }
     let values = AGENT.read(&entry.value, problems)?;
     groups.check(&entry.value, problems);
     let keys = AgentKeys::from_values(values, problems)?;
@@ -519,6 +564,27 @@ fn distinct(names: Vec<Located<String>>) -> Vec<(String, SourceSpan)> {
     named
 }
 
+/// Returns the remedy for an unknown key of an agent. Keys of other programs, and those of models, are not near to the
+/// right ones.
+fn remedy(key: &str, known: &[&str]) -> String {
+    match key {
+        "tools" | "tool" => {
+            "name tools in `toolsets`: `toolsets: [{type: filesystem}, {type: shell}]`".to_owned()
+        }
+        "prompt" | "system" | "system_prompt" | "role" | "goal" => {
+            "write it as `instruction: …`".to_owned()
+        }
+        "mcp" | "mcps" | "mcpServers" | "mcp_servers" => {
+            "name the servers below `mcps:` of the file, and here `toolsets: [{type: mcp, ref: NAME}]`"
+                .to_owned()
+        }
+        _ if ModelSettings::TABLE.parameter(key).is_some() => format!(
+            "it is a key of models: `models: {{NAME: {{model: …, {key}: …}}}}`, and `model: NAME` here"
+        ),
+        _ => did_you_mean(key, known),
+    }
+}
+
 /// Returns the other keys, which belong to builtins. Reports every other key as unknown.
 fn sections(values: Values<'_>, builtins: &Builtins, problems: &mut Vec<Problem>) -> Vec<MapEntry> {
     let mut claimed = Vec::new();
@@ -526,13 +592,16 @@ fn sections(values: Values<'_>, builtins: &Builtins, problems: &mut Vec<Problem>
         let Some(owner) = builtins.owner(&entry.key) else {
             let own = AGENT.parameters().map(|parameter| parameter.name);
             let known: Vec<&str> = own.chain(builtins.sections()).collect();
+            if let Some(key) = nearest(&entry.key, known.iter().copied()) {
+                Problem::remove_missing_key(problems, key, &values.mapping().head());
+            }
             problems.push(
                 Problem::new(
                     "unknown-key",
                     format!("unknown key `{}` in an agent", entry.key),
                 )
                 .at(&entry.key_place)
-                .help(did_you_mean(&entry.key, &known)),
+                .help(remedy(&entry.key, &known)),
             );
             continue;
         };

@@ -4,6 +4,7 @@
 use cachalot_core::Problem;
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{MapEntry, Node, NodeKind};
+use cachalot_mcp::settings::SOURCE;
 
 /// The keys of an agent that name parts of a group, and the key of the group.
 const REFERENCES: [(&str, &str); 3] = [
@@ -38,6 +39,11 @@ impl<'a> Groups<'a> {
         let mut items: Vec<Node> = own.and_then(Node::as_list).unwrap_or_default().to_vec();
         items.extend(self.used(agent, "use_toolsets").cloned());
         items.extend(self.skills(agent));
+        items.extend(searches(agent));
+        let mut items: Vec<Node> = items
+            .into_iter()
+            .map(|item| self.with_source(item))
+            .collect();
         let is_read_only = agent.get("readonly").and_then(Node::as_boolean);
         if is_read_only == Some(true) {
             items = items.iter().map(read_only).collect();
@@ -96,6 +102,23 @@ impl<'a> Groups<'a> {
             .filter_map(move |name| group?.get(&name).filter(|part| !part.is_null()))
     }
 
+    /// Returns a toolset with the source that it names, if it is a search in documents.
+    fn with_source(&self, mut toolset: Node) -> Node {
+        let text = |key| toolset.get(key).and_then(Node::as_text);
+        let name = text("ref").filter(|_| text("type") == Some("rag"));
+        let source = name
+            .and_then(|name| self.root.get("rag")?.get(name))
+            .cloned();
+        if let (Some(value), NodeKind::Map(entries)) = (source, &mut toolset.kind) {
+            entries.push(MapEntry {
+                key: SOURCE.to_owned(),
+                key_place: value.place.clone(),
+                value,
+            });
+        }
+        toolset
+    }
+
     /// Returns the toolset for `skills` of an agent and for the skills that it uses.
     fn skills(&self, agent: &Node) -> Option<Node> {
         let own = agent.get("skills").filter(|own| !own.is_null());
@@ -141,6 +164,27 @@ impl<'a> Groups<'a> {
         }
         Some(node(NodeKind::Map(entries)))
     }
+}
+
+/// Returns the toolsets for `rag` of an agent.
+fn searches(agent: &Node) -> impl Iterator<Item = Node> {
+    let names = agent.get("rag").and_then(Node::as_list).unwrap_or_default();
+    names.iter().map(|name| {
+        let entry = |key: &str, kind| MapEntry {
+            key: key.to_owned(),
+            key_place: name.place.clone(),
+            value: Node {
+                place: name.place.clone(),
+                kind,
+            },
+        };
+        let kind = entry("type", NodeKind::Text("rag".to_owned()));
+        let entries = vec![kind, entry("ref", name.kind.clone())];
+        Node {
+            place: name.place.clone(),
+            kind: NodeKind::Map(entries),
+        }
+    })
 }
 
 /// True for a source of skills in docker-agent: `local` or an address.

@@ -1,11 +1,13 @@
 //! Tool calls of one answer.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cachalot_hooks::Event as When;
 use cachalot_hooks::input::TurnCall;
 use cachalot_tools::{
     BatchContext, CallObserver, CallOutcome, LiveOutput, RefusedCall, ToolCall, ToolCallResult,
+    ToolContext, Toolbox,
 };
 
 use super::call_progress::CallProgress;
@@ -15,6 +17,7 @@ use super::message::NOTICE_SOURCE;
 use super::outside;
 use super::permit::permit;
 use super::results::run_result_hooks;
+use super::sampling::AgentSampler;
 use crate::active_session::ActiveSession;
 use crate::event::{Event, Listener};
 use crate::hook_emitter::HookEmitter;
@@ -65,12 +68,15 @@ pub(super) struct CallsOutcome {
     pub(super) denial: Option<String>,
 }
 
-/// Makes the permitted calls of an answer. `progress` records how far they are.
+/// Makes the permitted calls of an answer, or of the user. `progress` records how far they are. `readable` are the
+/// earlier calls to whose results a result may refer.
 pub(super) async fn execute(
     context: &TurnContext<'_>,
     session: &ActiveSession,
+    toolbox: &dyn Toolbox,
     progress: &CallProgress,
     calls: Vec<JudgedCall>,
+    readable: Arc<BTreeSet<String>>,
 ) -> CallsOutcome {
     let mut prepared = Vec::with_capacity(calls.len());
     let mut permitted = Vec::with_capacity(calls.len());
@@ -81,7 +87,7 @@ pub(super) async fn execute(
         let ended = ends_turn.as_ref().map(|_| TURN_ENDED_BY_HOOK.to_owned());
         let candidate = match why.or(ended) {
             Some(why) => Candidate::refused(RefusedCall::new(call, why)),
-            None => Box::pin(permit(context, &*session.tools.toolbox, call)).await,
+            None => Box::pin(permit(context, toolbox, call)).await,
         };
         ends_turn = ends_turn.or_else(|| candidate.decided.ends_turn.clone());
         prepared.push(candidate.prepared.clone());
@@ -100,11 +106,14 @@ pub(super) async fn execute(
         })
     };
     let batch = BatchContext {
-        context: session.context(&context.shared.dependencies.tools),
-        verbatim: session.conversation.results(),
+        context: ToolContext {
+            sampler: AgentSampler::for_calls(context, session),
+            ..session.context(&context.shared.dependencies.tools)
+        },
+        verbatim: readable,
         observer: watcher(false),
     };
-    let mut answers = session.tools.toolbox.run(prepared, &batch).await;
+    let mut answers = toolbox.run(prepared, &batch).await;
     // Before the hooks, which must see the result that the model receives.
     outside::repeat(
         context,

@@ -109,7 +109,7 @@ fn invalid_tool_use(call: &ToolCall) -> Option<ToolUse> {
 }
 
 /// The operation that rules judge. Not known here is whether it runs in a sandbox.
-pub(super) fn access_request(ready: &ReadyCall) -> AccessRequest<'_> {
+pub(crate) fn access_request(ready: &ReadyCall) -> AccessRequest<'_> {
     AccessRequest {
         tool: &ready.call.name,
         read_only: ready.read_only,

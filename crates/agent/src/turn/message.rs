@@ -37,7 +37,7 @@ pub(super) enum PromptOutcome {
 pub(super) struct TurnMessage<'a> {
     /// The user's text.
     text: &'a str,
-    /// The images behind the user's text.
+    /// The attachments behind the user's text.
     attachments: &'a [Block],
     /// `prompt` field of hook events in this turn.
     prompt: Prompt,
@@ -203,9 +203,10 @@ fn prompt_of_input(session: &ActiveSession, input: TurnInput<'_>) -> Prompt {
     }
 }
 
-/// The digest of an attached image; `None` for a note about one.
+/// The digest of an attachment.
 fn digest(attachment: &Block) -> Option<Digest> {
     match attachment {
+        Block::Text { text, .. } => Some(Digest::sha256(text.as_bytes())),
         Block::Image(image) => Some(Digest::sha256(match &image.source {
             // The media type follows from the bytes.
             ImageSource::Inline { base64, .. } => base64.as_bytes(),

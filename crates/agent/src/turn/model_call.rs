@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use cachalot_core::{Cost, Millis, Spend};
+use cachalot_core::{Cost, Digest, Millis, Spend};
 use cachalot_hooks::Event as When;
 use cachalot_hooks::input::Answer;
 use cachalot_model::{Block, Delta, Model, Reply, StopReason, Unpriced, Usage};
@@ -12,6 +12,7 @@ use cachalot_prefix::diagnosis::Diagnosis;
 
 use super::context::TurnContext;
 use crate::active_session::ActiveSession;
+use crate::chat_state::ChatState;
 use crate::event::{AnsweredRequest, Event};
 use crate::report::{Stop, UsageTotals};
 
@@ -157,27 +158,43 @@ pub(super) async fn call_model_aside(
 }
 
 /// A call that a model has answered.
-struct AnsweredCall<'a> {
-    reply: &'a Reply,
+pub(super) struct AnsweredCall<'a> {
+    pub(super) reply: &'a Reply,
     /// The model that gave the answer.
-    model: &'a Model,
+    pub(super) model: &'a Model,
     /// True if that is not the conversation's own model.
-    is_fallback: bool,
-    sent_at: Millis,
-    elapsed: Duration,
+    pub(super) is_fallback: bool,
+    pub(super) sent_at: Millis,
+    pub(super) elapsed: Duration,
     /// The diagnosis of the prefix of the request.
-    diagnosis: Option<&'a Diagnosis>,
+    pub(super) diagnosis: Option<&'a Diagnosis>,
 }
 
-/// Records the usage and cost of an answer, and reports it to the listener. Returns the cost.
+/// Records the usage and cost of an answer in the session, too. Returns the cost.
 fn record(context: &TurnContext<'_>, session: &mut ActiveSession, call: &AnsweredCall<'_>) -> Cost {
+    let conversation = &mut session.conversation;
+    let (agent, prefix) = (&context.agent.name, conversation.prefix());
+    let (usage, paid) = count(context.shared, agent, conversation.id(), prefix, call);
+    conversation.add_usage(usage, paid);
+    paid.cost
+}
+
+/// Counts the usage and cost of an answer, and reports it to the listener. Returns both. `prefix` is the digest of what
+/// was sent.
+pub(super) fn count(
+    shared: &ChatState,
+    agent: &str,
+    session: &str,
+    prefix: Digest,
+    call: &AnsweredCall<'_>,
+) -> (Usage, Spend) {
     let (reply, model) = (call.reply, call.model);
     let charge = model.charge(reply, model.parameters());
     let (usage, cost) = (charge.usage, charge.cost());
     if let Err(unknown) = &charge.cost
-        && context.shared.meter.is_first_without_price(unknown)
+        && shared.meter.is_first_without_price(unknown)
     {
-        report_unpriced(context, model, unknown);
+        report_unpriced(shared, agent, model, unknown);
     }
     let paid = Spend {
         input_tokens: usage.total_input(),
@@ -185,44 +202,43 @@ fn record(context: &TurnContext<'_>, session: &mut ActiveSession, call: &Answere
         cost,
         ..Spend::for_call(call.elapsed)
     };
-    session.conversation.add_usage(usage, paid);
     let counted = reply.usage.map(|_| usage);
-    context.shared.meter.record(counted.as_ref(), cost);
-    context.shared.add(UsageTotals {
+    shared.meter.record(counted.as_ref(), cost);
+    shared.add(UsageTotals {
         model_calls: 1,
         fallback_calls: u32::from(call.is_fallback),
         usage,
         paid,
         ..UsageTotals::default()
     });
-    context.report(&Event::ModelCallEnded {
-        agent: &context.agent.name,
+    let listener = &shared.dependencies.listener;
+    listener.on_event(&Event::ModelCallEnded {
+        agent,
         usage: reply.usage.as_ref(),
         cost,
         elapsed: call.elapsed,
         request: AnsweredRequest {
-            session: session.conversation.id(),
+            session,
             provider: model.provider(),
             model: model.name(),
-            prefix: session.conversation.prefix(),
+            prefix,
             at: call.sent_at,
             spared: model.saved_cost(reply),
             diagnosis: call.diagnosis,
         },
     });
-    cost
+    (usage, paid)
 }
 
 /// Reports the part of a price that is not known: as a note if the model has no price, as a warning if an answer of a model
 /// with a price has none.
-fn report_unpriced(context: &TurnContext<'_>, model: &Model, unknown: &Unpriced) {
-    let agent = context.agent.name.as_str();
+fn report_unpriced(shared: &ChatState, agent: &str, model: &Model, unknown: &Unpriced) {
     let message = &format!(
         "{}/{}: the answer is not priced: {unknown}",
         model.provider(),
         model.name()
     );
-    context.report(&match unknown {
+    shared.dependencies.listener.on_event(&match unknown {
         Unpriced::Model(_) | Unpriced::Usage => Event::Note { agent, message },
         _ => Event::Warning { agent, message },
     });

@@ -5,6 +5,7 @@ use cachalot_model::budget::Reservation;
 
 use super::context::TurnContext;
 use crate::active_session::ActiveSession;
+use crate::chat_state::ChatState;
 use crate::fork_limits::ForkReservation;
 use crate::report::Stop;
 
@@ -37,10 +38,21 @@ pub(super) fn reserve_for(
     model: &Model,
     text: &str,
 ) -> Result<CallReservation, Stop> {
-    let next = estimate_next_input(session, text);
-    let reserved = context.shared.meter.reserve(model, next);
+    reserve_tokens(context.shared, model, estimate_next_input(session, text))
+}
+
+/// Reserves this number of input tokens for a call of a model.
+///
+/// # Errors
+/// The limit that prevents the call.
+pub(super) fn reserve_tokens(
+    shared: &ChatState,
+    model: &Model,
+    next: u64,
+) -> Result<CallReservation, Stop> {
+    let reserved = shared.meter.reserve(model, next);
     let of_chat = reserved.map_err(|over| Stop::Budget(over.message))?;
-    let limits = context.shared.limits.as_ref();
+    let limits = shared.limits.as_ref();
     // Without room in the fork, the drop of `of_chat` releases the tokens of the chat.
     let of_fork = limits.map(|limits| limits.reserve(next)).transpose()?;
     Ok((of_chat, of_fork))

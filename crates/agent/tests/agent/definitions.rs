@@ -265,7 +265,6 @@ bugdet: {max_cost: 1}
             "unknown-agent",
             "conflicting-keys",
             "unreadable-instruction",
-            "missing-key",
             "unknown-key",
             "bad-permission",
             "unknown-key"
@@ -274,7 +273,7 @@ bugdet: {max_cost: 1}
     let problems = problems(text);
     let help = problems[0].help.as_deref();
     assert_eq!(help, Some("did you mean `helper`?"));
-    assert_eq!(problems[6].help.as_deref(), Some("did you mean `budget`?"));
+    assert_eq!(problems[5].help.as_deref(), Some("did you mean `budget`?"));
 }
 
 #[test]

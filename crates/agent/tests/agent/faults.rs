@@ -52,13 +52,14 @@ async fn transient_errors_are_retried_silently() {
 #[tokio::test]
 async fn transient_errors_are_reported_and_the_chat_continues() {
     for wire in WIRES {
-        for (status, expected) in [
-            (429, ModelErrorKind::Limited),
-            (500, ModelErrorKind::Unavailable),
-            (529, ModelErrorKind::Unavailable),
+        // A rate limit is waited for as long as `rate_limit_wait` permits.
+        for (status, expected, tries) in [
+            (429, ModelErrorKind::Limited, 16),
+            (500, ModelErrorKind::Unavailable, 3),
+            (529, ModelErrorKind::Unavailable, 3),
         ] {
             let replies = vec![
-                ScriptedReply::default().with_fault(Fault::status(status).times(3)),
+                ScriptedReply::default().with_fault(Fault::status(status).times(tries)),
                 ScriptedReply::text("yes"),
             ];
             let fixture = Fixture::new(wire, TALKER, replies).await;
@@ -69,7 +70,8 @@ async fn transient_errors_are_reported_and_the_chat_continues() {
                 error.message.contains(&format!("status {status}")),
                 "{error}"
             );
-            assert!(error.message.contains("tried 3 times"), "{error}");
+            let tried = format!("tried {tries} times");
+            assert!(error.message.contains(&tried), "{error}");
             let provider = if wire.is_anthropic() {
                 "anthropic: "
             } else {

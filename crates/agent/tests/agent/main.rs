@@ -40,6 +40,7 @@ mod prefix_guard;
 mod resuming;
 mod retract;
 mod review;
+mod sampling;
 mod setting_changes;
 mod sharing;
 mod synthetic;

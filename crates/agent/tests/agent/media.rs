@@ -228,10 +228,10 @@ async fn attached_images_are_part_of_the_users_message() {
         let shown = images(&fixture.last_body());
         assert_eq!(shown.len(), 2, "{wire:?}");
         assert_eq!((shown[0].1, shown[1].1 < 9_000), (8, true), "{wire:?}");
-        // Hooks, and with them keys of the response cache, see the images.
+        // Hooks, and with them keys of the response cache, see the images and the note that one was scaled down.
         let recorded = fixture.hook_recorder.recorded_of(Event::UserPromptSubmit);
         let prompt = recorded[0].prompt.as_ref().unwrap();
-        assert_eq!((&*prompt.text, prompt.attachments.len()), ("look", 2));
+        assert_eq!((&*prompt.text, prompt.attachments.len()), ("look", 3));
         assert_ne!(prompt.attachments[0], prompt.attachments[1]);
 
         // They belong to this message only, also in a resumed session.

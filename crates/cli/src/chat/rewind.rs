@@ -126,6 +126,7 @@ impl Rewind {
         let restoring = tokio::task::spawn_blocking(move || turn.copies.restore(&workspace));
         let restored = restoring.await.unwrap_or_else(|error| RestoredFiles {
             restored: Vec::new(),
+            removed: Vec::new(),
             failures: vec![error.to_string()],
         });
         if restored.failures.is_empty() {

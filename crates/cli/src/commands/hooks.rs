@@ -167,6 +167,7 @@ fn assemble(
         clock: Arc::clone(&process_environment.clock),
         directory: process_environment.directory.clone(),
         sandbox: None,
+        tools: None,
     };
     Hooks::assemble(entries, &*view, &around).map_err(|problems| CommandError::Usage {
         problems,

@@ -1,5 +1,7 @@
 //! Parses the action and the options of one hook.
 
+use std::time::Duration;
+
 use cachalot_core::Problem;
 use cachalot_core::config::{Settings as _, Table, Values};
 use cachalot_core::suggest::did_you_mean;
@@ -8,13 +10,13 @@ use cachalot_core::tree::Node;
 use super::parser_context::ParserContext;
 use super::tables::{
     BUILTIN, CLAUDE_COMMAND, COMMAND, ClaudeOptions, FOREIGN_COMMAND, ForeignHttpHook, HttpHook,
-    ModelHook, PromptHook, SharedOptions, TYPED,
+    McpToolHook, ModelHook, PromptHook, SharedOptions, TYPED,
 };
 use super::{Action, Definition, claude, options};
 use crate::{Dialect, Event, go_template};
 
 /// The supported handler types.
-const TYPES: [&str; 4] = ["command", "builtin", "model", "http"];
+const TYPES: [&str; 5] = ["command", "builtin", "model", "http", "mcp_tool"];
 
 /// Handler types of other runtimes, and their replacements.
 #[rustfmt::skip]
@@ -22,7 +24,7 @@ const FOREIGN_TYPES: [(&str, &str); 4] = [
     ("evaluator", "write `{type: model, model: MODEL, prompt: \"QUESTION {{ input | tojson }}\", schema: guard_decision}` in its place, with the model and the question of the evaluator"),
     ("prompt", "with `dialect: claude` it runs; a hook of type `model` judges, too"),
     ("agent", "with `dialect: claude` it is asked; a hook of type `model` judges, too"),
-    ("mcp_tool", "hooks have no connection to servers of tools: let a `command` ask the server"),
+    ("mcp_tool", "with `dialect: claude` it runs"),
 ];
 
 /// Parses a hook; `None` if there is nothing to run, for a reason that was reported.
@@ -67,6 +69,7 @@ pub(super) fn definition(
         "builtin" => (builtin(context, own, event)?, usual),
         "model" => (model(own, &mut context.problems)?, usual),
         "http" => (http(own, dialect, &mut context.problems)?, usual),
+        "mcp_tool" => (mcp_tool(own, &mut context.problems)?, MCP_TOOL_TIMEOUT),
         _ => claude::prompt(context, own, kind)?,
     };
     let problems = &mut context.problems;
@@ -101,6 +104,7 @@ fn table(kind: &str, dialect: Dialect, foreign_file: bool) -> Option<&'static Ta
         "http" if is_own => Some(HttpHook::TABLE),
         "http" => Some(ForeignHttpHook::TABLE),
         "prompt" | "agent" if is_of_claude => Some(PromptHook::TABLE),
+        "mcp_tool" if is_of_claude || !foreign_file => Some(McpToolHook::TABLE),
         "builtin" if !foreign_file => Some(&BUILTIN),
         "model" if !foreign_file => Some(ModelHook::TABLE),
         _ => None,
@@ -180,6 +184,9 @@ fn command(
 /// The builtin of docker-agent that keeps the files of the workspace before each turn.
 const SNAPSHOT: &str = "snapshot";
 
+/// The builtin of docker-agent that adds texts of the file to the context.
+const CONTEXT: &str = "add_context";
+
 fn builtin(context: &mut ParserContext<'_>, values: Values<'_>, event: Event) -> Option<Action> {
     let name = values.text("command")?;
     let place = values.place("command");
@@ -193,10 +200,14 @@ fn builtin(context: &mut ParserContext<'_>, values: Values<'_>, event: Event) ->
             return None;
         }
         let names: Vec<&str> = context.builtins.iter().map(|known| known.name()).collect();
+        let help = match name {
+            CONTEXT => "write a hook of the type `command` that prints the text".to_owned(),
+            _ => did_you_mean(name, &names),
+        };
         context.problems.push(
             Problem::new("unknown-builtin", format!("there is no builtin `{name}`"))
                 .at(&place)
-                .help(did_you_mean(name, &names)),
+                .help(help),
         );
         return None;
     };
@@ -225,6 +236,19 @@ fn model(values: Values<'_>, problems: &mut Vec<Problem>) -> Option<Action> {
         prompt: hook.prompt,
         system_prompt: hook.system_prompt,
         schema: hook.schema,
+    })
+}
+
+/// The timeout of a call of a tool, in all dialects.
+const MCP_TOOL_TIMEOUT: Duration = Duration::from_secs(60);
+
+fn mcp_tool(values: Values<'_>, problems: &mut Vec<Problem>) -> Option<Action> {
+    let hook = McpToolHook::from_values(values, problems)?;
+    let input = hook.input.map(|input| input.to_value());
+    Some(Action::McpTool {
+        server: hook.server,
+        tool: hook.tool,
+        input: input.and_then(|input| input.as_object().cloned()),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use cachalot_core::Problem;
 use cachalot_core::config::Table;
-use cachalot_core::suggest::did_you_mean;
+use cachalot_core::suggest::{did_you_mean, nearest};
 use cachalot_core::tree::Node;
 
 use super::plugin::Plugin;
@@ -43,6 +43,9 @@ impl ParserContext<'_> {
                 let keys = tables.iter().flat_map(|table| table.parameters());
                 let keys = keys.filter(|parameter| parameter.is_documented());
                 let known: Vec<&str> = keys.map(|parameter| parameter.name).collect();
+                if let Some(near) = nearest(key, known.iter().copied()) {
+                    Problem::remove_missing_key(&mut self.problems, near, &node.head());
+                }
                 let name = tables.first().map_or("", |table| table.name);
                 let problem = Problem::new("unknown-key", format!("unknown key `{key}` in {name}"))
                     .at(&entry.key_place);

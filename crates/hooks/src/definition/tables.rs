@@ -25,7 +25,7 @@ pub static HOOK_TABLES: [&Table; 2] = [&TYPED, SharedOptions::TABLE];
 
 /// The types of our own hooks, with the tables of their keys.
 #[rustfmt::skip]
-pub static HOOK_TYPES: [(&str, &Table); 4] = [("command", &COMMAND), ("builtin", &BUILTIN), ("http", HttpHook::TABLE), ("model", ModelHook::TABLE)];
+pub static HOOK_TYPES: [(&str, &Table); 5] = [("command", &COMMAND), ("builtin", &BUILTIN), ("http", HttpHook::TABLE), ("model", ModelHook::TABLE), ("mcp_tool", McpToolHook::TABLE)];
 
 #[rustfmt::skip]
 const DIALECT: Parameter = key("dialect", Kind::Custom(&Custom::shape(|| json!({ "enum": Dialect::ALL.map(Dialect::name) }))), "The format of input and output: a dialect; by default that of the group, the section or the file.");
@@ -51,7 +51,7 @@ pub(crate) static TYPED: Table = Table::new(
     HOOK,
     "",
     &[&[
-        required("type", Kind::Text, "The type: `command`, `builtin`, `http` or `model`."),
+        required("type", Kind::Text, "The type: `command`, `builtin`, `http`, `model` or `mcp_tool`."),
     ]],
 )
 .open();
@@ -180,6 +180,22 @@ pub(crate) struct ModelHook {
     pub(super) schema: Option<Judgement>,
 }
 
+/// A call of a tool of an MCP server.
+#[derive(Settings)]
+#[settings(name = "a hook", open)]
+pub(crate) struct McpToolHook {
+    /// The name of the server in the configuration; an agent of the file must use it.
+    #[setting(kind = TEXT)]
+    pub(super) server: String,
+    /// The server's name for the tool.
+    #[setting(kind = TEXT)]
+    pub(super) tool: String,
+    /// The arguments; `${tool_input.file_path}` in a text is replaced by that part of the input. Without them, the
+    /// whole input.
+    #[setting(kind = Kind::Object)]
+    pub(super) input: Option<Node>,
+}
+
 /// Claude Code: a question to a model, which objects or does not.
 #[derive(Settings)]
 #[settings(name = "a hook", open)]
@@ -220,9 +236,19 @@ const URL: Kind = Kind::Custom(&Custom {
         if let Some(url) = entry.value.as_text().filter(|url| !is_web(url))
             && !is_blank(entry)
         {
-            let message = format!("`{url}` is no address of a web server");
+            let (message, help) = if url.contains("${") {
+                (
+                    format!("`{url}`: environment variables are not read in the address of a hook"),
+                    "write the address itself; values of `headers` may have `${env.NAME}`",
+                )
+            } else {
+                (
+                    format!("`{url}` is no address of a web server"),
+                    "write `https://` and the name of the server before it",
+                )
+            };
             let problem = Problem::new("bad-value", message).at(&entry.value.place);
-            problems.push(problem.help("write `https://` and the name of the server before it"));
+            problems.push(problem.help(help));
         }
     },
 });

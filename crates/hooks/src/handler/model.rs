@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use cachalot_core::{Problem, Spend};
 use cachalot_model::{Error, ErrorKind, Message, Model, OutputFormat, Reply, Request, StopReason};
 use serde_json::{Map, Value};
@@ -166,7 +167,12 @@ impl ModelQuestion {
         read: impl FnOnce(&str) -> Result<Output, Fault>,
     ) -> Result<Output, Fault> {
         let began = Instant::now();
-        let (model, reply) = self.ask_with_fallbacks(model).await?;
+        let asked = model.ask_or_fallback(|model| self.body(model)).await;
+        let (model, reply) = asked.map_err(|error| Fault {
+            // The answer broke off, or the call is too long to be judged.
+            may_deny: matches!(error.kind, ErrorKind::CutOff | ErrorKind::TooLong),
+            ..Fault::new(error.to_string())
+        })?;
         let charge = model.charge(&reply, model.parameters());
         let spent = Spend {
             input_tokens: charge.usage.total_input(),
@@ -180,28 +186,7 @@ impl ModelQuestion {
         }
     }
 
-    /// Asks a model, then its fallbacks after retryable errors, until one answers.
-    async fn ask_with_fallbacks(self, model: &Model) -> Result<(&Model, Reply), Fault> {
-        let failed = |error: Error| Fault {
-            // The answer broke off, or the call is too long to be judged.
-            may_deny: matches!(error.kind, ErrorKind::CutOff | ErrorKind::TooLong),
-            ..Fault::new(error.to_string())
-        };
-        let mut error = match self.ask(model).await {
-            Ok(reply) => return Ok((model, reply)),
-            Err(error) if !error.retryable() => return Err(failed(error)),
-            Err(error) => error,
-        };
-        for (name, fallback) in model.fallbacks() {
-            match self.ask(fallback).await {
-                Ok(reply) => return Ok((fallback, reply)),
-                Err(of_fallback) => error = error.and_of_fallback(name, &of_fallback),
-            }
-        }
-        Err(failed(error))
-    }
-
-    async fn ask(&self, model: &Model) -> Result<Reply, Error> {
+    fn body(&self, model: &Model) -> Result<Bytes, Error> {
         let mut parameters = model.parameters().clone();
         // Providers reject these parameters in a request without tools.
         parameters.tool_choice = None;
@@ -213,7 +198,7 @@ impl ModelQuestion {
             messages: vec![Message::user(&self.question)],
             parameters,
         };
-        model.ask(request.body(model.wire(), false)?).await
+        request.body(model.wire(), false)
     }
 }
 

@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 use super::{DRAFT, sentence};
 use crate::contract::BlockEffect;
 use crate::definition::tables::{
-    CLAUDE_COMMAND, ClaudeOptions, ForeignHttpHook, GROUP, HOOK_TYPES, PromptHook, REMARKS,
-    SharedOptions, TOOL_GROUP,
+    CLAUDE_COMMAND, ClaudeOptions, ForeignHttpHook, GROUP, HOOK_TYPES, McpToolHook, PromptHook,
+    REMARKS, SharedOptions, TOOL_GROUP,
 };
 use crate::{Dialect, Event};
 
@@ -155,6 +155,7 @@ fn foreign() -> Value {
         ("http", ForeignHttpHook::TABLE),
         ("prompt", PromptHook::TABLE),
         ("agent", PromptHook::TABLE),
+        ("mcp_tool", McpToolHook::TABLE),
     ];
     let types = types.map(|(kind, table)| handler(kind, table, &[ClaudeOptions::TABLE, &REMARKS]));
     let mut all = types.to_vec();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use cachalot_core::{ManualClock, Problem};
 use cachalot_hooks::{
     Action, Builtins, Definition, Dialect, Event, HandlerReport, HookDependencies, HookEntry,
-    Hooks, Input, Matcher, Verdict,
+    HookTools, Hooks, Input, Matcher, Verdict,
 };
 use cachalot_model::{Catalog, ModelConfiguration, ModelSettings, Models};
 use cachalot_storage::{HttpClient, HttpOptions};
@@ -24,6 +24,7 @@ pub(crate) struct HandlerFixture {
     pub(crate) directory: TempDir,
     pub(crate) environment: BTreeMap<String, String>,
     pub(crate) models: Vec<(String, ModelSettings)>,
+    pub(crate) tools: Option<Arc<dyn HookTools>>,
 }
 
 impl HandlerFixture {
@@ -36,6 +37,7 @@ impl HandlerFixture {
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))
                 .into(),
             models: Vec::new(),
+            tools: None,
         }
     }
 
@@ -70,6 +72,7 @@ impl HandlerFixture {
             clock,
             directory: self.root(),
             sandbox: None,
+            tools: self.tools.clone(),
         }
     }
 

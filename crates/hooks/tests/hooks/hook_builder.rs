@@ -166,5 +166,6 @@ pub(crate) fn hook_dependencies(builtins: Builtins) -> HookDependencies {
         clock,
         directory: PathBuf::from("/"),
         sandbox: None,
+        tools: None,
     }
 }

@@ -20,6 +20,7 @@ mod iterations;
 mod large_results;
 mod limits;
 mod matching;
+mod mcp_tool;
 mod modalities;
 mod model;
 mod odd_handlers;

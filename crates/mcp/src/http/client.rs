@@ -22,6 +22,7 @@ use rmcp::transport::streamable_http_client::{
 use sse_stream::{Sse, SseStream};
 
 use crate::message_parser::MessageParser;
+use crate::oauth::{Attempts, Bearer, OauthError, Refusal, ServerAuthorization};
 
 /// Maximum number of bytes that are read of the body of an error response.
 const MAX_ERROR_BODY_BYTES: usize = 64 << 10;
@@ -38,14 +39,49 @@ type Headers = HashMap<HeaderName, HeaderValue>;
 pub(crate) struct Client {
     http: reqwest::Client,
     message_parser: MessageParser,
+    /// The login of the user, unless the settings give credentials.
+    authorization: Option<ServerAuthorization>,
 }
 
 impl Client {
-    pub(super) fn new(http: reqwest::Client, message_parser: MessageParser) -> Self {
+    pub(super) fn new(
+        http: reqwest::Client,
+        message_parser: MessageParser,
+        authorization: Option<ServerAuthorization>,
+    ) -> Self {
         Self {
             http,
             message_parser,
+            authorization,
         }
+    }
+
+    /// Returns the token of the user's login.
+    async fn bearer(&self) -> Result<Option<Bearer>, HttpError> {
+        match &self.authorization {
+            Some(authorization) => authorization.bearer().await.map_err(login_error),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns true if a refused request is to be sent again, with the current token.
+    async fn recovers(
+        &self,
+        response: &reqwest::Response,
+        sent: Option<&Bearer>,
+        attempts: &mut Attempts,
+    ) -> Result<bool, HttpError> {
+        let status = response.status();
+        let is_refused = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+        let Some(authorization) = self.authorization.as_ref().filter(|_| is_refused) else {
+            return Ok(false);
+        };
+        let refusal = Refusal {
+            status: status.as_u16(),
+            headers: response.headers(),
+        };
+        let recovered = authorization.recover(&refusal, sent, attempts).await;
+        recovered.map_err(login_error)
     }
 
     /// Returns the events of the answer to request `id`. A message that is too large ends them, with an error
@@ -86,6 +122,11 @@ impl Client {
             })
             .boxed()
     }
+}
+
+/// Wraps the error of a login, which `challenge` finds.
+fn login_error(error: OauthError) -> HttpError {
+    StreamableHttpError::Io(io::Error::other(error))
 }
 
 /// Handles an error response: returns the protocol error if the body contains one.
@@ -184,14 +225,14 @@ fn is_too_large(error: &SseError) -> bool {
 }
 
 /// Counts the bytes of an event that are buffered until its end.
-struct EventSize {
+pub(crate) struct EventSize {
     limit: usize,
     kept: usize,
     line: usize,
 }
 
 impl EventSize {
-    fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize) -> Self {
         Self {
             // Allows for field names and line ends.
             limit: limit.saturating_add(1_024),
@@ -200,7 +241,7 @@ impl EventSize {
         }
     }
 
-    fn fits(&mut self, chunk: &[u8]) -> bool {
+    pub(crate) fn fits(&mut self, chunk: &[u8]) -> bool {
         for byte in chunk {
             match byte {
                 b'\n' if self.line == 0 => self.kept = 0,
@@ -235,18 +276,30 @@ impl StreamableHttpClient for Client {
             _ => None,
         };
         let accepted = format!("{EVENT_STREAM_MIME_TYPE}, {JSON_MIME_TYPE}");
-        let mut request = self.http.post(&*uri).header(header::ACCEPT, accepted);
-        if let Some(token) = token {
-            request = request.bearer_auth(token);
-        }
-        for (name, value) in headers {
-            request = request.header(name, value);
-        }
         let has_session = session.is_some();
-        if let Some(session) = session {
-            request = request.header(HEADER_SESSION_ID, &*session);
-        }
-        let response = request.json(&message).send().await?;
+        let mut attempts = Attempts::default();
+        let response = loop {
+            let bearer = self.bearer().await?;
+            let mut request = self.http.post(&*uri).header(header::ACCEPT, &accepted);
+            if let Some(token) = bearer.as_ref().map(|bearer| bearer.token.expose()) {
+                request = request.bearer_auth(token);
+            } else if let Some(token) = &token {
+                request = request.bearer_auth(token);
+            }
+            for (name, value) in &headers {
+                request = request.header(name, value);
+            }
+            if let Some(session) = &session {
+                request = request.header(HEADER_SESSION_ID, &**session);
+            }
+            let response = request.json(&message).send().await?;
+            if !self
+                .recovers(&response, bearer.as_ref(), &mut attempts)
+                .await?
+            {
+                break response;
+            }
+        };
         let status = response.status();
         let text_of = |name: &str| {
             let value = response.headers().get(name)?.to_str().ok()?;
@@ -313,11 +366,13 @@ impl StreamableHttpClient for Client {
         auth_header: Option<String>,
         custom_headers: Headers,
     ) -> Result<(), HttpError> {
+        let bearer = self.bearer().await?;
+        let token = bearer.map(|bearer| bearer.token.expose().clone());
         StreamableHttpClient::delete_session(
             &self.http,
             uri,
             session_id,
-            auth_header,
+            token.or(auth_header),
             custom_headers,
         )
         .await
@@ -331,13 +386,15 @@ impl StreamableHttpClient for Client {
         auth_header: Option<String>,
         custom_headers: Headers,
     ) -> Result<Events, HttpError> {
+        let bearer = self.bearer().await?;
+        let token = bearer.map(|bearer| bearer.token.expose().clone());
         let events = self
             .http
             .get_stream_with_max_sse_event_size(
                 uri,
                 session_id,
                 last_event_id,
-                auth_header,
+                token.or(auth_header),
                 custom_headers,
                 self.message_parser.limit,
             )

@@ -13,7 +13,9 @@ use cachalot_core::suggest::did_you_mean;
 use super::docker_server;
 use super::toolsets::{Toolset, ToolsetKind, ToolsetSettings};
 use crate::server_settings::{environment_credentials, header_credentials};
-use crate::{McpDependencies, McpError, McpServer, McpSettings, ServerListing, ToolNames};
+use crate::{
+    EraMemory, McpDependencies, McpError, McpServer, McpSettings, ServerListing, ToolNames,
+};
 use cachalot_operation::permissions::ToolSignature;
 use cachalot_tools::builtin::signature;
 use cachalot_tools::builtin::{
@@ -56,6 +58,7 @@ pub struct McpServerPool(Arc<PoolState>);
 
 #[derive(Default)]
 struct PoolState {
+    eras: EraMemory,
     servers: Mutex<Vec<McpServer>>,
     names: Mutex<ToolNames>,
     listings: Mutex<Vec<Listed>>,
@@ -89,6 +92,15 @@ impl McpServerPool {
         Self::default()
     }
 
+    /// Creates an empty set of servers whose eras are remembered in `eras`.
+    #[must_use]
+    pub fn with_eras(eras: EraMemory) -> Self {
+        Self(Arc::new(PoolState {
+            eras,
+            ..PoolState::default()
+        }))
+    }
+
     /// Returns the server with these settings and this sandbox, or creates it without connecting.
     #[must_use]
     pub fn server(&self, settings: &McpSettings, dependencies: &McpDependencies) -> McpServer {
@@ -101,9 +113,18 @@ impl McpServerPool {
         if let Some(there) = same.find(|server| key(server.sandbox()) == sandbox) {
             return there.clone();
         }
-        let server = McpServer::new(settings.clone(), dependencies.clone());
+        let eras = self.0.eras.clone();
+        let server = McpServer::new(settings.clone(), dependencies.clone(), eras);
         servers.push(server.clone());
         server
+    }
+
+    /// Returns the servers, by name.
+    #[must_use]
+    pub fn servers(&self) -> Vec<McpServer> {
+        let mut servers = self.0.servers.lock().clone();
+        servers.sort_by(|a, b| a.name().cmp(b.name()));
+        servers
     }
 
     /// Ends all servers, and waits until their programs are gone.
@@ -322,6 +343,9 @@ pub fn names(settings: &ToolsetSettings) -> Option<Vec<String>> {
         if let ToolsetKind::Actions(allowed) = &toolset.kind {
             names.extend(allowed.iter().map(|action| action.replace('.', "_")));
         }
+        if let ToolsetKind::Rag(settings) = &toolset.kind {
+            names.push(settings.name.clone());
+        }
         let tools = built_in(toolset, &dependencies).ok()?;
         names.extend(tools.iter().map(|tool| tool.metadata().name.to_string()));
     }
@@ -355,6 +379,14 @@ pub fn signatures(settings: &ToolsetSettings) -> Vec<ToolSignature> {
     });
     let dependencies = BuiltInDependencies::default();
     let tools = of_file.filter_map(|toolset| built_in(toolset, &dependencies).ok());
+    let searches = settings.toolsets.iter().filter_map(|toolset| {
+        let ToolsetKind::Rag(settings) = &toolset.kind else {
+            return None;
+        };
+        let arguments = ["query", "path"].map(str::to_owned).to_vec();
+        let name = settings.name.clone();
+        Some(ToolSignature { name, arguments })
+    });
     let signatures = tools.flatten().map(|tool| {
         let metadata = tool.metadata();
         let mut signature = signature(&metadata.name, &metadata.parameters.schema());
@@ -363,7 +395,7 @@ pub fn signatures(settings: &ToolsetSettings) -> Vec<ToolSignature> {
         signature.arguments.extend(resources);
         signature
     });
-    signatures.collect()
+    signatures.chain(searches).collect()
 }
 
 /// Adds the credentials of tools of the file to the secrets that are masked.
@@ -434,7 +466,7 @@ fn built_in(
                 .map_err(|error| fault("background_jobs", error.to_string()))?
         }
         // The program that embeds the crate adds actions.
-        ToolsetKind::Mcp(_) | ToolsetKind::Actions(_) => Vec::new(),
+        ToolsetKind::Mcp(_) | ToolsetKind::Actions(_) | ToolsetKind::Rag(_) => Vec::new(),
     };
     tools.retain(|tool| {
         let metadata = tool.metadata();

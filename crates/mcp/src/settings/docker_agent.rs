@@ -18,7 +18,7 @@ pub(super) const ORIGINAL_INSTRUCTIONS: &str = "{ORIGINAL_INSTRUCTIONS}";
 
 /// Types of toolsets without a counterpart, and what replaces them.
 #[rustfmt::skip]
-const REPLACEMENTS: [(&str, &str); 14] = [
+const REPLACEMENTS: [(&str, &str); 13] = [
     ("a2a", "agents of other servers are not called: define the agent in this file, and name it in `sub_agents`"),
     ("background_agents", "name the agents in `sub_agents`: those with `fork: true` work in parallel"),
     ("git", "use `shell`, with `shell:command=git *` under `permissions.allow`"),
@@ -27,7 +27,6 @@ const REPLACEMENTS: [(&str, &str); 14] = [
     ("model_picker", "give each model an agent of its own, and name these agents in `handoffs` or `sub_agents`"),
     ("openapi", "describe the requests that the agent needs with `type: api`, or name an MCP server for the API"),
     ("plan", "let the agents keep the plan in a file: `type: filesystem`"),
-    ("rag", "search files with `grep` and `glob` of `type: filesystem`, or name an MCP server that searches documents"),
     ("scheduler", "start `cachalot chat` by the scheduler of the system, with the message on stdin"),
     ("session_context", "keep what later sessions need with `type: memory`; `cachalot sessions show` prints a session"),
     ("session_plan", "let the agent keep the plan in a file: `type: filesystem`"),
@@ -269,7 +268,7 @@ pub(super) fn open_url(values: Values<'_>, problems: &mut Vec<Problem>) -> Optio
 
 /// Reports a name that no tool may have, or that a tool of the program has: a rule for that tool must not permit
 /// this one.
-fn check_tool_name(name: &str, node: &Node, problems: &mut Vec<Problem>) {
+pub(super) fn check_tool_name(name: &str, node: &Node, problems: &mut Vec<Problem>) {
     let is_own = |tool: &str| tool.eq_ignore_ascii_case(name);
     let is_taken = signatures().iter().any(|tool| is_own(&tool.name))
         || ["transfer_task", "handoff"].into_iter().any(is_own)

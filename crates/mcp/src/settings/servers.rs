@@ -149,7 +149,7 @@ const OF_OTHERS: &[Parameter] = &[
 
 const REMOTE_KEYS_OF_OTHERS: &[Parameter] = &[no_effect(
     "oauth",
-    "a program cannot sign in: give the server a token in `headers`",
+    "log in once with `cachalot mcp login URL`, or give the server a token in `headers`",
 )];
 
 /// The kind of a transport. In a toolset, `type` has the value `mcp`.

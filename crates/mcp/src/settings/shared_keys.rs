@@ -46,6 +46,7 @@ pub(super) const OF_OTHERS: &[Parameter] = &[
     no_effect("config", "configure the server with `docker mcp config`, or its `env`"),
     no_effect("safer", "a command needs an approval, unless a rule under `permissions` allows it"),
     no_effect("sudo_askpass", "commands have no terminal: configure `sudo` without a password for the commands that need it"),
+    no_effect("escape_html", "results are shown to the model as the page has them"),
     no_effect("ignore_vcs", "`grep` and `glob` skip what `.gitignore` names"),
     no_effect("post_edit", "run the command in a hook of `post_tool_use` with the matcher `write_file|edit_file|apply_patch`"),
     no_effect("path", "memories are kept in Cachalot's own store: `cachalot cache stats` shows where"),

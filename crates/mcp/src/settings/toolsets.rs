@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use cachalot_core::config::{
-    Located, Parameter, ParameterKind as Kind, Settings, Table, Values, key,
+    Custom, Located, Parameter, ParameterKind as Kind, Settings, Table, Values, key, required,
 };
-use cachalot_core::suggest::did_you_mean;
+use cachalot_core::suggest::{did_you_mean, nearest};
 use cachalot_core::tree::Node;
 use cachalot_core::{Problem, Secret, SourceSpan};
 use cachalot_tools::builtin::{
-    ApiSettings, BackgroundJobsSettings, OpenUrlSettings, ScriptSettings, ShellSettings,
-    SkillSelection, WebFetchSettings,
+    ApiSettings, BackgroundJobsSettings, OpenUrlSettings, RagSettings, ScriptSettings,
+    ShellSettings, SkillSelection, WebFetchSettings,
 };
 use cachalot_tools::filter::NameFilter;
 use serde_json::{Value, json};
@@ -79,6 +79,8 @@ pub enum ToolsetKind {
     Mcp(Box<ServerDefinition>),
     /// Actions of workflows, by name.
     Actions(Vec<String>),
+    /// A search in documents.
+    Rag(Box<RagSettings>),
 }
 
 /// The folders of the toolset `filesystem`.
@@ -189,6 +191,20 @@ static API: Table = of_type(&[&[TYPE], ApiSettings::PARAMETERS, SELECTION, OF_OT
 
 static OPEN_URL: Table = of_type(&[&[TYPE], OpenUrlSettings::PARAMETERS, SELECTION, OF_OTHERS]);
 
+/// The keys of a toolset of the type `rag`. The agent file adds the source that `ref` names.
+static RAG: Table = of_type(&[
+    &[
+        TYPE,
+        required("ref", Kind::Text, "A key of `rag` of the file."),
+        key(SOURCE, Kind::Custom(&Custom::hidden()), ""),
+    ],
+    SELECTION,
+    OF_OTHERS,
+]);
+
+/// The key with the source of a toolset of the type `rag`, which the reader of agent files adds.
+pub const SOURCE: &str = "source";
+
 static REFERENCE: Table = of_type(&[
     COMMON,
     SELECTION,
@@ -235,7 +251,7 @@ const fn named(
 }
 
 /// The types. The last one is another word for `fetch`.
-static TYPES: [ToolsetType; 15] = [
+static TYPES: [ToolsetType; 16] = [
     named("filesystem", &FILESYSTEM, &FILES, |values, problems| {
         FolderSettings::from_values(values, problems).map(ToolsetKind::Filesystem)
     }),
@@ -285,12 +301,30 @@ static TYPES: [ToolsetType; 15] = [
     named("open_url", &OPEN_URL, &[], |values, problems| {
         docker_agent::open_url(values, problems).map(ToolsetKind::OpenUrl)
     }),
+    named("rag", &RAG, &[], |values, problems| {
+        rag(values, problems).map(|settings| ToolsetKind::Rag(Box::new(settings)))
+    }),
     named("web_fetch", &FETCH, &["web_fetch"], fetch),
 ];
 
 fn fetch(values: Values<'_>, problems: &mut Vec<Problem>) -> Option<ToolsetKind> {
     let settings = WebFetchSettings::from_values(values, problems)?;
     Some(ToolsetKind::Fetch(Box::new(settings)))
+}
+
+fn rag(values: Values<'_>, problems: &mut Vec<Problem>) -> Option<RagSettings> {
+    let reference = values.text("ref")?;
+    let Some(source) = values.node(SOURCE) else {
+        let message = format!("`ref` names `{reference}`, which is not in `rag` of the file");
+        let problem = Problem::new("unknown-group", message).at(&values.place("ref"));
+        problems.push(
+            problem.help("add it to `rag` at the top of the file, with `docs` and `strategies`"),
+        );
+        return None;
+    };
+    let settings = RagSettings::read(reference, source, problems)?;
+    docker_agent::check_tool_name(&settings.name, source, problems);
+    Some(settings)
 }
 
 fn actions(values: Values<'_>, problems: &mut Vec<Problem>) -> Option<Vec<String>> {
@@ -347,7 +381,8 @@ pub fn read_toolsets(
     let mut settings = ToolsetSettings::default();
     let Some(items) = node.as_list() else {
         if !node.is_null() {
-            problems.push(node.wrong_type("`toolsets`", "a list"));
+            let problem = node.wrong_type("`toolsets`", "a list");
+            problems.push(problem.help("write `toolsets: [{type: filesystem}, {type: shell}]`"));
         }
         return settings;
     };
@@ -408,10 +443,18 @@ fn toolset(
 /// Returns the type of a toolset and the table of its keys, or the problem of its type.
 fn type_of(node: &Node) -> Result<(&'static ToolsetType, &'static Table), Problem> {
     if node.as_map().is_none() {
-        return Err(node.wrong_type(NAME, "a mapping"));
+        let named = node.as_text().filter(|word| types().contains(word));
+        let help = format!("write `{{type: {}}}`", named.unwrap_or("shell"));
+        return Err(node.wrong_type(NAME, "a mapping").help(help));
     }
     let is_given = |key| node.get(key).filter(|value| !value.is_null());
     let Some(kind) = is_given("type") else {
+        let mut entries = node.as_map().into_iter().flatten();
+        if let Some(slip) = entries.find(|entry| nearest(&entry.key, ["type"]).is_some()) {
+            let message = format!("unknown key `{}` in {NAME}", slip.key);
+            let problem = Problem::new("unknown-key", message).at(&slip.key_place);
+            return Err(problem.help("did you mean `type`?"));
+        }
         return Err(problem(
             node,
             "missing-key",

@@ -49,12 +49,15 @@ async fn wrong_credentials_and_urls_are_reported_with_a_remedy() {
 }
 
 #[tokio::test]
-async fn a_challenge_names_the_setting_and_the_metadata() {
+async fn a_challenge_names_the_command_and_the_setting() {
     let (fixture, http_server) = (Fixture::new(), HttpServer::open(0).await);
     let settings = http_server.settings("test", KEY);
     let tool_fixture = fixture.tool_fixture(std::slice::from_ref(&settings)).await;
     http_server.challenges.store(true, Ordering::SeqCst);
-    let remedy = "wants credentials (HTTP 401, Bearer, invalid_token): give a valid token in `headers` of the server in the agent file, `Authorization: \"Bearer …\"`; there is no sign-in here; https://auth.example/.well-known/oauth-protected-resource names the server that issues tokens";
+    let port = http_server.port;
+    let remedy = &format!(
+        "wants a login (HTTP 401, invalid_token): run `cachalot mcp login http://127.0.0.1:{port}/mcp`, or give a token in `headers` of the server in the agent file"
+    );
     // In the middle of a session.
     let shown = tool_fixture
         .fails("mcp_test_echo", json!({ "text": "x" }))
@@ -64,7 +67,7 @@ async fn a_challenge_names_the_setting_and_the_metadata() {
     let fixture = Fixture::new();
     fixture.assemble(&[settings]).await;
     let warning = fixture.warnings().pop().unwrap();
-    assert!(warning.contains(remedy), "{warning}");
+    assert!(warning.contains(remedy.as_str()), "{warning}");
 }
 
 #[tokio::test]

@@ -1,15 +1,23 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 //! The client of MCP servers, against servers of our own: programs, and one behind HTTP.
 
+mod authorization;
+mod authorization_double;
 mod behaviour;
 mod caching;
+mod conformance;
 mod docker_agent;
+mod eras;
 mod http_server;
 mod http_transport;
+mod interaction;
 mod messages;
+mod modern;
 mod program;
+mod scripted;
 mod server;
 mod settings;
+mod tasks;
 mod tool_lists;
 
 use std::collections::BTreeMap;
@@ -81,19 +89,29 @@ async fn call_the_usual_tools(tool_fixture: &ToolFixture) {
 
 /// A directory with the files of test servers, and the dependencies of tools.
 pub(crate) struct Fixture {
-    pub(crate) home: TempDir,
+    pub(crate) home: Arc<TempDir>,
     pub(crate) reported: Arc<ReportRecorder>,
     pub(crate) dependencies: ToolDependencies,
 }
 
 impl Fixture {
     pub(crate) fn new() -> Self {
-        let home = tempfile::tempdir().unwrap();
+        Self::in_home(Arc::new(tempfile::tempdir().unwrap()))
+    }
+
+    /// Another run of the same user.
+    pub(crate) fn in_home_of(other: &Self) -> Self {
+        Self::in_home(Arc::clone(&other.home))
+    }
+
+    fn in_home(home: Arc<TempDir>) -> Self {
         let reported = Arc::new(ReportRecorder::default());
         let environment = ["PATH", "HOME"]
             .iter()
             .filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)));
         let mut environment: BTreeMap<String, String> = environment.collect();
+        let data = home.path().join("data").to_string_lossy().into_owned();
+        environment.insert("XDG_DATA_HOME".to_owned(), data);
         environment.insert("PRIVATE".to_owned(), "not passed on".to_owned());
         let dependencies = ToolDependencies {
             mcp: McpDependencies {
@@ -103,6 +121,7 @@ impl Fixture {
                 reporter: reported.clone(),
                 write_notifier: Default::default(),
                 sandbox: None,
+                asks_user: true,
             },
             built_in: Default::default(),
             servers: McpServerPool::new(),

@@ -42,8 +42,20 @@ fn serve() {
         },
         _ => {}
     }
+    let words: Vec<&str> = behavior.split(' ').collect();
+    let discovery = behavior.strip_prefix("discover ");
+    if behavior == "modern late" {
+        std::thread::sleep(std::time::Duration::from_millis(2_500));
+    }
     let mut server = Server::new(ServerBehavior {
-        modern: behavior == "modern",
+        modern: words[0] == "modern"
+            || behavior == "modern-asking"
+            || (behavior == "switch" && notes.with_extension("modern").exists()),
+        asking: behavior.ends_with("asking"),
+        refusal: match words[..] {
+            ["modern", code] => code.parse().unwrap_or_default(),
+            _ => 0,
+        },
         malformed: behavior == "malformed",
         restless: behavior == "restless",
         shuffled: behavior == "shuffled",
@@ -60,7 +72,13 @@ fn serve() {
         {
             std::process::exit(9);
         }
-        for answer in server.answer(&message) {
+        let discovers = message["method"] == "server/discover";
+        let answers = match discovery.filter(|_| discovers) {
+            Some("exit") => std::process::exit(1),
+            Some(kind) => discovered(kind, &message["id"]),
+            None => server.answer(&message),
+        };
+        for answer in answers {
             match (answer[SLEEP].as_u64(), answer.as_str()) {
                 (Some(millis), _) => {
                     out.flush().unwrap();
@@ -73,6 +91,26 @@ fn serve() {
         out.flush().unwrap();
     }
     std::process::exit(0);
+}
+
+/// The answer to discovery: an error with this code and the supported versions, a result, or none.
+fn discovered(kind: &str, id: &Value) -> Vec<Value> {
+    let (code, supported) = match kind.split_once(' ') {
+        Some((code, version)) => (code, Some(version)),
+        None => (kind, None),
+    };
+    let answer = match code.parse::<i64>() {
+        _ if kind == "silent" => return Vec::new(),
+        Ok(code) if code < 0 => {
+            let mut error = serde_json::json!({ "code": code, "message": "no" });
+            if let Some(supported) = supported {
+                error["data"] = serde_json::json!({ "supported": [supported] });
+            }
+            ("error", error)
+        }
+        _ => ("result", serde_json::from_str(kind).unwrap()),
+    };
+    vec![serde_json::json!({ "jsonrpc": "2.0", "id": id, answer.0: answer.1 })]
 }
 
 /// Says something on the standard error of the program.

@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use super::tasks::Tasks;
+
 /// Behavior of a server.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ServerBehavior {
@@ -13,6 +15,10 @@ pub(crate) struct ServerBehavior {
     pub(crate) restless: bool,
     /// It announces a list after the first listing, and writes the same tools in another order then.
     pub(crate) shuffled: bool,
+    /// It has tools that ask the client, and tools that are tasks.
+    pub(crate) asking: bool,
+    /// The code with which a server without a handshake refuses it; 0 for that of an unknown method.
+    pub(crate) refusal: i64,
 }
 
 /// In place of a message: so many milliseconds pass.
@@ -26,6 +32,7 @@ pub(crate) struct Server {
     reads: u64,
     /// The request that asked for announcements.
     subscription: Option<Value>,
+    tasks: Tasks,
 }
 
 /// Its instructions.
@@ -41,6 +48,7 @@ impl Server {
             more: false,
             reads: 0,
             subscription: None,
+            tasks: Tasks::default(),
         }
     }
 
@@ -48,17 +56,26 @@ impl Server {
     pub(crate) fn answer(&mut self, message: &Value) -> Vec<Value> {
         let params = &message["params"];
         let id = &message["id"];
+        if self.behavior.asking
+            && let Some(answers) = self.tasks.answer(message, self.behavior.modern)
+        {
+            return answers;
+        }
         let result = match message["method"].as_str().unwrap_or_default() {
             "initialize" if self.behavior.modern => {
-                return vec![error(id, -32601, "no handshake any more")];
+                let code = match self.behavior.refusal {
+                    0 => -32601,
+                    code => code,
+                };
+                return vec![error(id, code, "no handshake any more")];
             }
             "initialize" => json!({
-                "protocolVersion": "2025-11-25", "capabilities": capabilities(),
+                "protocolVersion": "2025-11-25", "capabilities": capabilities(self.behavior.asking),
                 "serverInfo": { "name": "test", "version": "1" }, "instructions": INSTRUCTIONS,
             }),
             "server/discover" if self.behavior.modern => json!({
                 "resultType": "complete", "supportedVersions": ["2026-07-28"],
-                "capabilities": capabilities(), "ttlMs": 0, "cacheScope": "private",
+                "capabilities": capabilities(false), "ttlMs": 0, "cacheScope": "private",
                 "instructions": INSTRUCTIONS,
             }),
             "subscriptions/listen" if self.behavior.modern => {
@@ -94,7 +111,14 @@ impl Server {
                     changed("resources"),
                 ];
             }
-            "tools/list" => page("tools", tools(self.more, self.behavior.malformed), params),
+            "tools/list" => {
+                let mut tools = tools(self.more, self.behavior.malformed);
+                if self.behavior.asking {
+                    tools.retain(|tool| tool["name"] != "research");
+                    tools.extend(super::tasks::tools());
+                }
+                page("tools", tools, params)
+            }
             "resources/list" => page("resources", resources(), params),
             "resources/templates/list" => page("resourceTemplates", templates(), params),
             "prompts/list" => page("prompts", prompts(), params),
@@ -272,10 +296,14 @@ fn error(id: &Value, code: i64, message: &str) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": message } })
 }
 
-fn capabilities() -> Value {
-    json!({
+fn capabilities(tasks: bool) -> Value {
+    let mut capabilities = json!({
         "tools": { "listChanged": true }, "resources": { "listChanged": true, "subscribe": true }, "prompts": {}, "logging": {},
-    })
+    });
+    if tasks {
+        capabilities["tasks"] = json!({ "cancel": {}, "requests": { "tools": { "call": {} } } });
+    }
+    capabilities
 }
 
 fn page(key: &str, all: Vec<Value>, params: &Value) -> Value {

@@ -111,9 +111,15 @@ fn rule_fault(rule: &Rule, tools: &[ToolSignature], has_servers: bool) -> Option
         .collect();
     if named.is_empty() {
         let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+        let name = rule.tool().text();
+        let mut help = did_you_mean(name, &names);
+        if has_servers {
+            let separator = if help.ends_with('?') { " For" } else { "; for" };
+            help += &format!("{separator} a tool of an MCP server, write `{MCP_PREFIX}*_{name}`");
+        }
         return Some(RuleFault {
-            what: format!("names no tool: there is no `{}`", rule.tool().text()),
-            help: did_you_mean(rule.tool().text(), &names),
+            what: format!("names no tool: there is no `{name}`"),
+            help,
         });
     }
     let has = |name: &str| {

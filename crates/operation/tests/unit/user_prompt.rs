@@ -4,6 +4,30 @@ use super::*;
 use serde_json::json;
 
 #[test]
+fn values_of_lists_have_the_names_of_the_schema() {
+    for (schema, titles) in [
+        (
+            json!({"oneOf": [{"const": "a", "title": "First"}, {"const": "b", "title": "Second"}]}),
+            vec!["First", "Second"],
+        ),
+        (
+            json!({"enum": ["a", "b"], "enumNames": ["First", "Second"]}),
+            vec!["First", "Second"],
+        ),
+        (json!({"enum": ["a", "b"], "enumNames": ["First"]}), vec![]),
+        (
+            json!({"oneOf": [{"const": "a", "title": "First"}, {"const": "b"}]}),
+            vec![],
+        ),
+        (json!({"type": "string"}), vec![]),
+    ] {
+        let schema = json!({"properties": {"x": schema}});
+        let fields = AnswerField::from_schema(Some(&schema)).unwrap();
+        assert_eq!(fields[0].choice_titles, titles, "{schema}");
+    }
+}
+
+#[test]
 fn answers_are_read_by_kind() {
     let choice = AnswerKind::Choice(vec![json!("red"), json!("blue"), json!(7)]);
     for (kind, text, expected) in [

@@ -7,6 +7,7 @@ mod apply_patch;
 mod commit;
 mod content_kind;
 mod copies;
+pub(in crate::builtin) mod documents;
 mod edit_file;
 mod file_call;
 mod file_content;
@@ -18,6 +19,7 @@ mod numbered_lines;
 mod open_path;
 pub mod patch;
 mod read_file;
+mod revert;
 mod snapshot;
 mod temporary_file;
 mod text;
@@ -36,6 +38,7 @@ use super::metadata;
 use crate::workspace::{PathError, ResolvedPath};
 use cachalot_operation::{CacheClass, OperationMetadata, Tool, ToolContext};
 pub use copies::{CopyError, FileCopies, RestoredFiles};
+pub use revert::revert;
 pub(in crate::builtin) use temporary_file::TemporaryFile;
 
 /// `read_file`, `list_dir`, `glob`, `grep`, `write_file`, `edit_file` and `apply_patch`.

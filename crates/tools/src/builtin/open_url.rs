@@ -1,5 +1,6 @@
 //! A tool that opens an address of the agent file in the user's browser: the toolset `open_url`.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -80,23 +81,36 @@ impl TypedTool for OpenUrl {
     }
 
     async fn run(&self, _: OpenUrlArguments, context: &ToolContext) -> ToolOutput {
-        let mut command = Command::new(OPENER);
-        command.arg(&self.settings.url);
-        command.env_clear().envs(context.environment.iter());
-        let run = Run {
-            command,
-            input: None,
-            streams: Streams::Merged,
-            output_limit: None,
-            timeout: Some(TIMEOUT),
-            lingering: Lingering::Leave,
-        };
-        match run.run(|_, _| {}).await {
-            Ok(ended) if ended.status.success() => ToolOutput::text("The address was opened."),
-            _ => ToolOutput::error(format!(
-                "`{OPENER}` did not open the address; ask the user to open {}",
-                self.settings.url
-            )),
+        match open_address(&self.settings.url, &context.environment).await {
+            Ok(()) => ToolOutput::text("The address was opened."),
+            Err(why) => {
+                ToolOutput::error(format!("{why}; ask the user to open {}", self.settings.url))
+            }
         }
+    }
+}
+
+/// Opens an address in the user's browser.
+///
+/// # Errors
+/// The program that opens addresses is missing, fails, or takes too long.
+pub async fn open_address(
+    address: &str,
+    environment: &BTreeMap<String, String>,
+) -> Result<(), String> {
+    let mut command = Command::new(OPENER);
+    command.arg(address);
+    command.env_clear().envs(environment.iter());
+    let run = Run {
+        command,
+        input: None,
+        streams: Streams::Merged,
+        output_limit: None,
+        timeout: Some(TIMEOUT),
+        lingering: Lingering::Leave,
+    };
+    match run.run(|_, _| {}).await {
+        Ok(ended) if ended.status.success() => Ok(()),
+        _ => Err(format!("`{OPENER}` did not open the address")),
     }
 }

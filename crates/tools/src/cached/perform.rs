@@ -343,8 +343,11 @@ impl CachedCall<'_> {
         if let Some(lifetime) = output.lifetime {
             ticket.limit_ttl(lifetime);
         }
+        let prefix = self.tools.shared.options.settings.error_prefix.as_deref();
         let storable = if output.private && self.is_shared_with_others() {
             Err(Reason::Declined("it is for this user alone".to_owned()))
+        } else if let Some(prefix) = prefix.filter(|prefix| begins_with(&output, prefix)) {
+            Err(Reason::Declined(format!("it begins with `{prefix}`")))
         } else {
             cacheability.check_storable(&output, self.effects, &witness)
         };
@@ -474,6 +477,11 @@ impl CachedCall<'_> {
 /// recorded its reads too late, may return an outdated answer. Failures are therefore not shared, either.
 fn is_current_for_follower(settled: &CallSummary) -> bool {
     matches!(settled.stored, Ok(_) | Err(Reason::HoldsSecret))
+}
+
+/// True if the first text of a result begins with `prefix`.
+fn begins_with(output: &ToolOutput, prefix: &str) -> bool {
+    matches!(output.content.first(), Some(Block::Text { text, .. }) if text.starts_with(prefix))
 }
 
 /// The size of a result in a conversation, in bytes.

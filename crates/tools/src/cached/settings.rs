@@ -52,6 +52,12 @@ pub struct ToolCacheSettings {
         default = "full"
     )]
     pub delivery: RepeatDelivery,
+    /// The beginning of results that are failures, and not kept, although their tool does not say so.
+    #[setting(
+        key = "cacheToolResultsErrorPrefix",
+        alias = "cache_tool_results_error_prefix"
+    )]
+    pub error_prefix: Option<String>,
     /// How long results of a tool may be served: `{web_fetch: 10m}`.
     #[setting(
         key = "cacheToolResultsTtl",
@@ -97,6 +103,7 @@ impl Default for ToolCacheSettings {
             max_bytes: MAX_BYTES,
             scope: ToolCacheScope::Session,
             delivery: RepeatDelivery::Full,
+            error_prefix: None,
             ttl: BTreeMap::new(),
         }
     }

@@ -1,6 +1,6 @@
 //! Load-time check of an action's arguments against its parameter table.
 
-use cachalot_core::suggest::did_you_mean;
+use cachalot_core::suggest::{did_you_mean, nearest};
 use cachalot_core::tree::{MapEntry, Node, NodeKind};
 use cachalot_core::{Problem, SourceSpan};
 use cachalot_operation::arguments::duplicate_argument;
@@ -67,7 +67,23 @@ pub(crate) fn check_arguments(
     {
         problems.push(missing(about, parameter.name, parameter.doc, &place));
     }
+    remove_misspelled(&mut problems, entries, &names(about), &place);
     problems
+}
+
+/// Removes the reports of missing arguments that unknown ones are misspellings of.
+fn remove_misspelled(
+    problems: &mut Vec<Problem>,
+    entries: &[MapEntry],
+    known: &[&str],
+    place: &SourceSpan,
+) {
+    let unknown = entries.iter().filter(|entry| !known.contains(&&*entry.key));
+    for entry in unknown {
+        if let Some(key) = nearest(&entry.key, known.iter().copied()) {
+            Problem::remove_missing_key(problems, key, place);
+        }
+    }
 }
 
 /// Checks the top level of arguments by a JSON Schema; the call checks the rest.
@@ -79,6 +95,10 @@ fn check_by_schema(
     problems: &mut Vec<Problem>,
 ) {
     let declared = schema.get("properties").and_then(Value::as_object);
+    let known: Vec<&str> = declared
+        .into_iter()
+        .flat_map(|declared| declared.keys().map(String::as_str))
+        .collect();
     let is_closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
     for entry in entries {
         match declared.and_then(|declared| declared.get(&entry.key)) {
@@ -86,13 +106,7 @@ fn check_by_schema(
                 let kind = kind_of(property);
                 problems.extend(wrong_kind(about, &entry.key, kind, &entry.value));
             }
-            None if is_closed => {
-                let known: Vec<&str> = declared
-                    .into_iter()
-                    .flat_map(|declared| declared.keys().map(String::as_str))
-                    .collect();
-                problems.push(unknown(about, entry, &known));
-            }
+            None if is_closed => problems.push(unknown(about, entry, &known)),
             None => {}
         }
     }
@@ -108,6 +122,10 @@ fn check_by_schema(
                 place,
             ));
         }
+    }
+    // An open schema accepts a misspelled argument, so that only the missing one is reported.
+    if is_closed {
+        remove_misspelled(problems, entries, &known, place);
     }
 }
 

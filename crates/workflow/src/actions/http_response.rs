@@ -53,6 +53,10 @@ pub(super) fn web_url(
     text: &str,
 ) -> Result<Url, Failure> {
     let url = Url::parse(text.trim()).map_err(|error| {
+        if text.contains("${") {
+            let what = "has `${…}`, which stands for a constant of `variables:` only; `{{ secrets.NAME }}` is an environment variable with `--secrets-env`";
+            return given.wrong(name, what);
+        }
         given.wrong(
             name,
             format_args!("is no URL ({error}): expected http:// or https://"),

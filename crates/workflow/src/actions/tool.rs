@@ -267,6 +267,7 @@ impl McpStep {
                 reporter: Arc::clone(&runtime.tools.reporter),
                 write_notifier: runtime.tools.write_notifier.clone(),
                 sandbox: runtime.tools.sandbox.clone(),
+                asks_user: false,
             },
         );
         Ok(ToolCall {
@@ -296,11 +297,17 @@ impl Operation for McpStep {
     }
 
     fn implicit_inputs(&self, _arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        Ok(json!({
+        let mut inputs = json!({
             "workspace": runtime.directory.to_string_lossy(),
             "server": self.server.settings.identity(&runtime.secret_set),
             "denied": self.rules.denied(),
-        }))
+        });
+        let environment = &runtime.tool_workspace()?.environment;
+        // Another login may be that of another user.
+        if let Some(login) = self.server.settings.login(environment) {
+            inputs["login"] = login.into();
+        }
+        Ok(inputs)
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
@@ -354,6 +361,7 @@ impl ToolCall {
             store: runtime.store.clone(),
             secret_set: Arc::clone(&runtime.secret_set),
             user: None,
+            sampler: None,
             gate: None,
             rules: Arc::clone(&self.rules),
             sandbox: None,

@@ -6,6 +6,7 @@ use cachalot_core::config::{
 };
 use cachalot_model::Budget;
 use cachalot_operation::Permissions;
+use cachalot_tools::builtin::rag::RAG_SOURCE;
 use cachalot_tools::cached::ToolCacheSettings;
 use serde_json::{Value, json};
 
@@ -46,6 +47,7 @@ pub static FILE: Table = Table::new(
             key("toolsets", Kind::Custom(&Custom::shape(|| each(&json!({ "$ref": "#/$defs/toolset" })))), "Toolsets by name, for `use_toolsets` of agents."),
             key("commands", Kind::Custom(&Custom::shape(|| each(&json!({ "type": "object" })))), "Groups of commands by name, for `use_commands` of agents."),
             key("skills", Kind::Custom(&Custom::shape(|| each(&json!({ "type": ["array", "boolean"] })))), "Groups of skills by name, for `use_skills` of agents."),
+            key("rag", Kind::Custom(&Custom::shape(|| each(&RAG_SOURCE.schema(true)))), "Documents by name, which agents may search."),
         ],
         OF_OTHERS,
     ],

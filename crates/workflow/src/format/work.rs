@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use cachalot_core::Problem;
 use cachalot_core::config::Settings as _;
-use cachalot_core::suggest::did_you_mean;
+use cachalot_core::suggest::{did_you_mean, nearest};
 use cachalot_core::tree::{self, MapEntry, NodeKind, Section};
 
 use super::agent::{FanOut, InlineCode, Node, Output, Work};
 use super::language::{Language, PythonRunner};
-use super::node_keys::{ExpressionRun, LANGUAGES, LuaRun, TYPES, WORK_KEYS};
+use super::node_keys::{ExpressionRun, LANGUAGES, LuaRun, NODE, TYPES, WORK_KEYS};
 use super::nodes::{NOTHING, NodeLevel, NodeReader};
 use crate::action::Action;
 use crate::actions::check_arguments;
@@ -40,6 +40,16 @@ fn is_marked_as_lua(source: &str) -> bool {
 /// as Python.
 pub(super) fn is_known(language: Option<&str>) -> bool {
     language.is_none_or(|name| LANGUAGES.contains(&name))
+}
+
+/// Returns the value of an unknown key of a node that is a misspelling of `key`.
+fn misspelled<'a>(section: &Section<'a>, key: &str) -> Option<&'a tree::Node> {
+    let names = || NODE.parameters().map(|parameter| parameter.name);
+    let is_misspelled = |entry: &&MapEntry| {
+        NODE.parameter(&entry.key).is_none() && nearest(&entry.key, names()) == Some(key)
+    };
+    let found = section.entries().iter().find(is_misspelled);
+    found.map(|entry| &entry.value)
 }
 
 impl NodeReader<'_> {
@@ -172,7 +182,10 @@ impl NodeReader<'_> {
         };
         match way.key.as_str() {
             "uses" => {
-                let with = section.present("with");
+                // The unknown key is reported as such; its value is checked nevertheless.
+                let with = section
+                    .present("with")
+                    .or_else(|| misspelled(section, "with"));
                 let name = way.value.as_text().unwrap_or_default();
                 let loop_action = self.loop_action(name, &way.value, with, language);
                 (
@@ -201,8 +214,8 @@ impl NodeReader<'_> {
     }
 
     pub(super) fn refuse_with(&mut self, section: &mut Section<'_>) {
-        if section.has("with")
-            && let Some(entry) = section.entry("with")
+        if let Some(entry) = section.entry("with")
+            && misspelled(section, "uses").is_none()
         {
             self.problems.push(
                 Problem::new(codes::MISSING_KEY, "`with` without `uses`")

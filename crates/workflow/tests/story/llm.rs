@@ -232,7 +232,7 @@ async fn schema_violation_is_a_failure_and_not_stored() {
 async fn failures_are_never_stored() {
     for (fault, kind) in [
         (Fault::status(400).times(1), "rejected"),
-        (Fault::status(429).times(3), "rate_limited"),
+        (Fault::status(429).times(18), "rate_limited"),
         (Fault::status(500).times(3), "unavailable"),
         (Fault::malformed().times(1), "cut_off"),
         (Fault::cut(2).times(1), "cut_off"),

@@ -75,8 +75,26 @@ fn describe_unreverted(files: &[(String, io::Error)]) -> String {
     files.collect()
 }
 
-/// Makes all changes. If one fails, none is made, unless the error reports a failed rollback.
+/// Makes all changes and logs them. If one fails, none is made, unless the error reports a failed rollback.
 pub(super) fn commit(
+    workspace: &Workspace,
+    changes: &[FileChange<'_>],
+    abandoned: &CancellationToken,
+) -> Result<(), CommitError> {
+    commit_unlogged(workspace, changes, abandoned)?;
+    if let Some(change_log) = workspace.change_log() {
+        for change in changes {
+            let before = change
+                .before
+                .map(|before| (before.bytes.as_ref(), before.mode));
+            change_log.record(&change.resolved.real, before, change.after);
+        }
+    }
+    Ok(())
+}
+
+/// Makes all changes like [`commit`], but logs none: they take changes back.
+pub(super) fn commit_unlogged(
     workspace: &Workspace,
     changes: &[FileChange<'_>],
     abandoned: &CancellationToken,

@@ -300,6 +300,35 @@ async fn failure_is_never_cached() {
 }
 
 #[tokio::test]
+async fn result_that_begins_like_an_error_is_cached_unless_the_prefix_says_otherwise() {
+    for (prefix, result, is_cached) in [
+        (None, "Error: no such page", true),
+        (Some("Error:"), "Error: no such page", false),
+        (Some("Error:"), "Errors are none", true),
+        (Some("Error:"), "an Error: no", true),
+    ] {
+        let tool = CountingTool::named("look")
+            .cache_class(CacheClass::Immutable)
+            .doing(move |_, _, _| ToolOutput::text(result));
+        let settings = ToolCacheSettings {
+            error_prefix: prefix.map(str::to_owned),
+            ..on()
+        };
+        let cache_fixture = CacheFixtureBuilder::with(settings).of(&[&tool]);
+        look(&cache_fixture).await;
+        assert_eq!(
+            is_hit(&cache_fixture).await,
+            is_cached,
+            "{prefix:?} {result}"
+        );
+        if !is_cached {
+            let counters = &cache_fixture.tools.counters("main")["look"];
+            assert_eq!(counters.not_kept["it begins with `Error:`"], 2);
+        }
+    }
+}
+
+#[tokio::test]
 async fn result_with_a_secret_is_never_cached() {
     let secret_set = Arc::new(SecretSet::with_key(DigestKey::new([7; 32])));
     secret_set.learn("correct horse battery staple");

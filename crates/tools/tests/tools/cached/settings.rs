@@ -39,6 +39,7 @@ fn settings_accept_camel_case_and_snake_case() {
         max_bytes: 1_000_000,
         scope: ToolCacheScope::Workspace,
         delivery: RepeatDelivery::Marker,
+        error_prefix: Some("Error:".to_owned()),
         ttl: [
             ("web_fetch".to_owned(), Duration::from_secs(600)),
             ("docs".to_owned(), Duration::from_secs(7 * 86_400)),
@@ -53,6 +54,7 @@ fn settings_accept_camel_case_and_snake_case() {
   cacheToolResultsMaxBytes: 1000000
   cacheToolResultsScope: workspace
   cacheToolResultsDelivery: marker
+  cacheToolResultsErrorPrefix: 'Error:'
   cacheToolResultsTtl: {web_fetch: 10m, docs: 7d, now: 5}
 ",
         "tools:
@@ -61,11 +63,12 @@ fn settings_accept_camel_case_and_snake_case() {
   cache_tool_results_max_bytes: 1000000
   cache_tool_results_scope: workspace
   cache_tool_results_delivery: marker
+  cache_tool_results_error_prefix: 'Error:'
   cache_tool_results_ttl: {web_fetch: 600s, docs: 168h, now: 5s}
 ",
         r#"{"tools": {"cacheToolResults": true, "cacheToolResultsMaxSize": 64,
             "cacheToolResultsMaxBytes": 1000000, "cacheToolResultsScope": "workspace",
-            "cacheToolResultsDelivery": "marker",
+            "cacheToolResultsDelivery": "marker", "cacheToolResultsErrorPrefix": "Error:",
             "cacheToolResultsTtl": {"web_fetch": "10m", "docs": "7d", "now": 5}}}"#,
     ] {
         assert_eq!(read(text), (expected.clone(), vec![]), "{text}");

@@ -39,11 +39,11 @@ async fn every_provider_error_has_a_failure_kind() {
                 "check the model's name and `base_url`",
             ),
             (
-                Fault::status(429).times(9),
+                Fault::status(429).times(99),
                 "rate_limited",
                 true,
-                3,
-                "tried 3 times",
+                18,
+                "tried 18 times and waited 5m",
             ),
             (
                 Fault::status(500).times(9),
