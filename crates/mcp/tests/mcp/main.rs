@@ -14,6 +14,8 @@ mod interaction;
 mod messages;
 mod modern;
 mod program;
+mod proxy_caching;
+mod relay;
 mod scripted;
 mod server;
 mod settings;
