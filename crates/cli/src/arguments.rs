@@ -1,5 +1,6 @@
 //! Command line definitions for clap.
 
+
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,15 +16,11 @@ use clap_complete::Shell;
 
 /// Runs YAML agents and memoizes their steps: never pays for the same work twice, and explains every payment.
 #[derive(Debug, Parser)]
-#[command(
-    name = "cachalot",
-    version,
-    max_term_width = 100,
-    arg_required_else_help = true
-)]
+#[command(name = "cachalot", version, max_term_width = 100)]
 pub(crate) struct Arguments {
+    /// Without a command, the first ones to run on this machine are printed.
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: Option<Command>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -67,7 +64,8 @@ pub(crate) enum Command {
     /// Test hooks.
     #[command(subcommand)]
     Hooks(HooksCommand),
-    /// Print the JSON Schema of agent files, of hook files and hook input and output, or of the gateway's files.
+    /// Print the JSON Schema of agent files, of hook files and hook input and output, of the gateway's files, or of policies of
+    /// the MCP proxy.
     Schema {
         /// The kind of file.
         #[arg(value_enum, default_value_t = SchemaOf::Agent)]
@@ -90,6 +88,15 @@ pub(crate) struct StoreArguments {
     /// agent file, then a file in the user's data directory].
     #[arg(long, value_name = "PATH|URL")]
     pub(crate) db: Option<PathBuf>,
+}
+
+/// Whether a command needs its store.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub(crate) struct StoreRequirement {
+    /// Fail before anything is paid for if the store cannot be used. Without this flag, a warning is shown, and nothing is
+    /// cached.
+    #[arg(long)]
+    pub(crate) require_store: bool,
 }
 
 /// The ledger that a command reads.
@@ -132,6 +139,8 @@ pub(crate) struct Run {
     pub(crate) input: Vec<String>,
     #[command(flatten)]
     pub(crate) place: StoreArguments,
+    #[command(flatten)]
+    pub(crate) store: StoreRequirement,
     /// JSON or YAML file with the values of `{{ secrets.NAME }}`.
     #[arg(long, value_name = "FILE")]
     pub(crate) secrets: Option<PathBuf>,
@@ -164,6 +173,10 @@ pub(crate) struct Run {
     /// Print events as they happen, one JSON document per line; the last one contains the state.
     #[arg(long)]
     pub(crate) ndjson: bool,
+    /// Also write a report for a browser into this file: the steps, why each one was paid for, cost and savings. One file
+    /// without a network.
+    #[arg(long, value_name = "FILE", conflicts_with = "plan")]
+    pub(crate) html: Option<PathBuf>,
     /// Print only errors on stderr.
     #[arg(long, short, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
@@ -178,7 +191,7 @@ fn words<T: Word>() -> PossibleValuesParser {
 }
 
 /// The runner of inline code.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct Python {
     /// Runner of Python blocks: the `python3` of this machine, the embedded interpreter, or `auto`: `python3` where it
     /// can be put in a sandbox, else the embedded one. `python3` also permits to run it without a sandbox where there is
@@ -200,9 +213,12 @@ pub(crate) struct Chat {
     /// The agent file, with `agents` [default: the built-in agent]. A text that is no file is the prompt.
     #[arg(value_name = "FILE")]
     pub(crate) first: Option<String>,
-    /// The first message.
+    /// The first message. `@NAME` in it attaches a file or the list of a directory.
     #[arg(value_name = "PROMPT")]
     pub(crate) second: Option<String>,
+    /// The agent file, in place of FILE; or the `config.json` of nanobot.
+    #[arg(long, value_name = "FILE", conflicts_with = "second")]
+    pub(crate) config: Option<PathBuf>,
     /// Answer the prompt and exit. Text on stdin is appended to the prompt.
     #[arg(long, short)]
     pub(crate) print: bool,
@@ -231,6 +247,8 @@ pub(crate) struct Chat {
     pub(crate) workspace: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) place: StoreArguments,
+    #[command(flatten)]
+    pub(crate) store: StoreRequirement,
     /// Approve every tool call that no rule denies.
     #[arg(long)]
     pub(crate) yes: bool,
@@ -427,6 +445,10 @@ pub(crate) struct PrefixAnalyze {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Write a report for a browser into this file: the breaks with the texts before and after. One file without a
+    /// network; `-` is stdout.
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    pub(crate) html: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -494,6 +516,8 @@ pub(crate) enum SchemaOf {
     Hooks,
     /// Configuration files of the gateway.
     Gateway,
+    /// Policies of the MCP proxy.
+    McpPolicy,
 }
 
 #[derive(Debug, Subcommand)]
@@ -578,7 +602,7 @@ pub(crate) struct Simulate {
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
     /// Address to listen on; port 0 selects a free port. Default: that of the configuration file, else 127.0.0.1:4114.
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub(crate) listen: Option<SocketAddr>,
     /// Configuration file: upstreams with credentials, keys with budgets, a certificate. Read again when it changes,
     /// and on SIGHUP.
@@ -593,6 +617,8 @@ pub(crate) struct Serve {
     pub(crate) allow_host: Vec<String>,
     #[command(flatten)]
     pub(crate) place: StoreArguments,
+    #[command(flatten)]
+    pub(crate) store: StoreRequirement,
     /// Answer from the cache only; what is not stored is an error. Needs no credentials of upstreams.
     #[arg(long)]
     pub(crate) frozen: bool,
@@ -644,6 +670,8 @@ pub(crate) struct Exec {
     pub(crate) keep_alive_max: u64,
     #[command(flatten)]
     pub(crate) place: StoreArguments,
+    #[command(flatten)]
+    pub(crate) store: StoreRequirement,
     /// Print no bill.
     #[arg(long, short)]
     pub(crate) quiet: bool,
@@ -742,16 +770,9 @@ pub(crate) enum CacheCommand {
     /// Encrypt everything in the store with the first secret of CACHALOT_ENCRYPTION_KEY: what is not encrypted, and what
     /// is encrypted with the other secrets. Run it again to continue.
     Encrypt(ReportArguments),
-    /// Export all entries to a cassette file, for `cache import` and `run --frozen`.
-    Export {
-        /// The file to write; `-` for stdout.
-        file: PathBuf,
-        /// Include entries with secrets in their keys, and the key of their digests.
-        #[arg(long)]
-        with_digest_key: bool,
-        #[command(flatten)]
-        report: ReportArguments,
-    },
+    /// Export entries to a cassette file, for `cache import` and `run --frozen`: all entries of the store, or those that
+    /// meet all conditions.
+    Export(CacheExport),
     /// Import all entries of a cassette file.
     Import {
         /// The file to read; `-` for stdin.
@@ -759,6 +780,32 @@ pub(crate) enum CacheCommand {
         #[command(flatten)]
         report: ReportArguments,
     },
+}
+
+#[derive(Debug, Args)]
+#[command(allow_missing_positional = true)]
+pub(crate) struct CacheExport {
+    /// Only what runs of this workflow have used, as far as the ledger knows, and everything else under its handles.
+    #[arg(value_name = "WORKFLOW")]
+    pub(crate) workflow: Option<PathBuf>,
+    /// The file to write; `-` for stdout.
+    pub(crate) file: PathBuf,
+    /// Only what this run has used, as far as the ledger knows: the ID that `run --json` and `why --json` print, a
+    /// unique prefix of it, or `last`.
+    #[arg(long, value_name = "ID", conflicts_with = "workflow")]
+    pub(crate) run: Option<String>,
+    /// Only entries with this tag; may be repeated.
+    #[arg(long)]
+    pub(crate) tag: Vec<String>,
+    /// Only entries whose handles match this pattern (`*` matches any text), or the entry of this key; a unique prefix of
+    /// the digest is sufficient.
+    #[arg(long)]
+    pub(crate) pattern: Option<String>,
+    /// Include entries with secrets in their keys, and the key of their digests.
+    #[arg(long)]
+    pub(crate) with_digest_key: bool,
+    #[command(flatten)]
+    pub(crate) report: ReportArguments,
 }
 
 #[derive(Debug, Subcommand)]
@@ -822,6 +869,11 @@ fn keep_alive_time(text: &str) -> Result<Duration, String> {
     }
 }
 
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .map_err(|_| "expected an IP address and a port, such as 127.0.0.1:4114".to_owned())
+}
+
 fn age(text: &str) -> Result<Duration, String> {
     let age = cachalot_model::AGE.read_text(text);
     age.map_err(|refusal| format!("it {}; {}", refusal.cause, refusal.remedy))
@@ -855,7 +907,7 @@ pub(crate) enum Kind {
 
 #[derive(Debug, Args)]
 pub(crate) struct ModelList {
-    /// `MODEL` or `PROVIDER/MODEL` [default: list all models].
+    /// `MODEL`, `PROVIDER/MODEL`, or a part of the names of models [default: list all models].
     pub(crate) name: Option<String>,
     /// List only models of this provider.
     #[arg(long)]
@@ -880,9 +932,14 @@ pub(crate) struct Hash {
 
 #[derive(Debug, Args)]
 pub(crate) struct Spend {
-    /// Transcripts, or folders of them [default: where the programs that are known keep theirs].
-    #[arg(conflicts_with = "ledger")]
+    /// Transcripts, or folders of them [default: where the programs that are known keep theirs]. A first one that is no path
+    /// is the ID of a session (see `--session`).
+    #[arg(conflicts_with = "ledger", value_name = "SESSION|PATHS")]
     pub(crate) paths: Vec<PathBuf>,
+    /// Show this session, answer by answer: pauses, prefix breaks, tools, sub-agents, and where the cost jumped. An ID, or
+    /// a unique prefix of one.
+    #[arg(long, value_name = "ID", conflicts_with_all = ["ledger", "since", "until", "project", "by", "csv"])]
+    pub(crate) session: Option<String>,
     #[command(flatten)]
     pub(crate) fleet: FleetArguments,
     /// Only what was paid since this date (2026-11-20) or age (7d, 12h); a day counts as a whole.
@@ -906,6 +963,10 @@ pub(crate) struct Spend {
     /// Print CSV, a line per row.
     #[arg(long, conflicts_with = "json")]
     pub(crate) csv: bool,
+    /// Write a report for a browser into this file: days, models, projects, and sessions answer by answer. One file
+    /// without a network; `-` is stdout.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["session", "by", "verbose", "json", "csv"])]
+    pub(crate) html: Option<PathBuf>,
 }
 
 /// The rows of the table of `spend`.
@@ -967,11 +1028,52 @@ pub(crate) struct Why {
     pub(crate) json: bool,
 }
 
-/// Adds the nearest command to an error about an unknown one. Clap suggests a command with one letter more or
-/// less, but none with two letters swapped.
+/// Returns the remedy for a mistake that clap does not know: names of files in place of something else, and a command
+/// without `--`.
+fn tip(error: &clap::Error) -> Option<String> {
+    use clap::error::{ContextKind, ContextValue};
+    let named = |kind| match error.get(kind) {
+        Some(ContextValue::String(word)) => Some(word.as_str()),
+        _ => None,
+    };
+    let given: Vec<String> = std::env::args().skip(1).take(2).collect();
+    let given: Vec<&str> = given.iter().map(String::as_str).collect();
+    let is_file = |word: &str| std::path::Path::new(word).is_file();
+    match *given {
+        [word, ..] if named(ContextKind::InvalidSubcommand) == Some(word) && is_file(word) => {
+            Some(format!(
+                "`cachalot run {word}` runs a workflow, `cachalot chat {word}` talks to agents"
+            ))
+        }
+        ["cache", "rm" | "ls"] if is_file(named(ContextKind::InvalidArg)?) => Some(
+            "the shell replaces a pattern by names of files: put it in quotes, as in 'cache:*'"
+                .to_owned(),
+        ),
+        ["exec", ..] => {
+            let word = named(ContextKind::InvalidArg).filter(|word| !word.starts_with('-'))?;
+            Some(format!(
+                "put `--` before the command: `cachalot exec -- {word}`"
+            ))
+        }
+        ["init", file] if named(ContextKind::InvalidValue) == Some(file) && file.contains('.') => {
+            Some(format!("name the kind first: `cachalot init agent {file}`"))
+        }
+        _ => None,
+    }
+}
+
+/// Adds a remedy to an error: that of a mistake that clap does not know, or the nearest command, if one is not known (clap
+/// suggests a command with one letter more or less, but none with two letters swapped).
 pub(crate) fn suggest(error: &mut clap::Error) {
     use clap::CommandFactory as _;
     use clap::error::{ContextKind, ContextValue};
+    if let Some(tip) = tip(error) {
+        error.insert(
+            ContextKind::Suggested,
+            ContextValue::StyledStrs(vec![tip.into()]),
+        );
+        return;
+    }
     if error.get(ContextKind::SuggestedSubcommand).is_some() {
         return;
     }

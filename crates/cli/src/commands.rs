@@ -9,6 +9,7 @@ pub(crate) mod hooks;
 pub(crate) mod init;
 pub(crate) mod ledger;
 pub(crate) mod models;
+pub(crate) mod overview;
 pub(crate) mod prefix;
 pub(crate) mod run;
 pub(crate) mod schema;

@@ -114,8 +114,13 @@ impl DigestKeyFile {
                     path.display()
                 ));
             }
+            let remedy = if path.exists() {
+                "put it back, or remove it to have a new one made (what was cached with secrets is then paid for again)"
+            } else {
+                "check who may write in its directory, or name a store in another one with --db or CACHALOT_DB"
+            };
             CommandError::failed(format!(
-                "the digest key {} cannot be used: {cause}; put it back, or remove it to have a new one made (what was cached with secrets is then paid for again)",
+                "the digest key {} cannot be used: {cause}; {remedy}",
                 path.display()
             ))
         })?;

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 
 use cachalot_backends::{OpenOptions, StoreUrl, StoreUrlError};
 use cachalot_core::links::without_links;
-use cachalot_core::{Digest, Problem};
+use cachalot_core::{Digest, Problem, user_data};
+use cachalot_mcp::oauth::LoginFile;
 use cachalot_store::sqlite::files_of;
 
 use crate::command_error::{CommandError, Result};
@@ -35,6 +36,10 @@ pub(crate) struct Home {
     pub(crate) digest_key: DigestKeyFile,
     /// Input history of chats.
     pub(crate) history: PathBuf,
+    /// Eras of MCP servers.
+    pub(crate) mcp_eras: PathBuf,
+    /// Logins at MCP servers, which are those of the user, wherever the store is; `None` without a home directory.
+    pub(crate) logins: Option<PathBuf>,
 }
 
 impl Home {
@@ -86,6 +91,8 @@ impl Home {
             ledger: companion_path(&database, ".ledger"),
             digest_key,
             history: companion_path(&database, ".history"),
+            mcp_eras: companion_path(&database, ".mcp-eras"),
+            logins: LoginFile::of_user(environment).map(|file| file.path().to_owned()),
             database,
             url,
             copies,
@@ -118,7 +125,9 @@ impl Home {
 
     /// Returns true if `file` is one of the home's files, under any name, even if it does not exist yet.
     pub(crate) fn holds(&self, file: &Path) -> bool {
-        let own = [&self.digest_key.path, &self.history].into_iter().cloned();
+        let own = [&self.digest_key.path, &self.history, &self.mcp_eras];
+        let own = own.into_iter().cloned();
+        let own = own.chain(self.logins.clone());
         let mut own = own
             .chain(files_of(&self.database))
             .chain(files_of(&self.ledger))
@@ -189,22 +198,8 @@ pub(crate) fn companion_path(database: &Path, suffix: &str) -> PathBuf {
 
 /// Returns `$XDG_DATA_HOME/cachalot/cachalot.db`, or the equivalent path of the platform.
 pub(crate) fn default_database(environment: &BTreeMap<String, String>) -> Result<PathBuf> {
-    let directory = |name: &str| {
-        environment
-            .get(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
-    let data = if cfg!(windows) {
-        directory("LOCALAPPDATA").or_else(|| directory("APPDATA"))
-    } else if cfg!(target_os = "macos") {
-        directory("XDG_DATA_HOME")
-            .or_else(|| directory("HOME").map(|home| home.join("Library/Application Support")))
-    } else {
-        directory("XDG_DATA_HOME")
-            .or_else(|| directory("HOME").map(|home| home.join(".local/share")))
-    };
-    data.map(|data| data.join("cachalot").join("cachalot.db"))
+    user_data::directory(environment)
+        .map(|data| data.join("cachalot.db"))
         .ok_or_else(|| {
             CommandError::usage(
                 Problem::new("no-home", "no path for the store: HOME is not set")

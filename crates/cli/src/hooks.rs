@@ -12,6 +12,7 @@ use cachalot_hooks::builtin::{BuiltinDependencies, Builtins};
 use cachalot_hooks::source::{self, ParsedHooks};
 use cachalot_hooks::{AgentLookup, Dialect, Event, HookEntry};
 
+use crate::agent_file::unreadable;
 use crate::arguments::HookFlags;
 use crate::command_error::{CommandError, Result, Sources};
 use crate::wiring::{ProcessEnvironment, Warn};
@@ -108,6 +109,10 @@ pub(crate) fn read_files(
     let mut sources: Sources = BTreeMap::new();
     for file in files {
         let path = process_environment.directory.join(file);
+        if let Err(error) = std::fs::metadata(&path) {
+            problems.push(unreadable(&file.display().to_string(), &error));
+            continue;
+        }
         let read = source::read_file(&path, dialect, builtins, &mut problems);
         if let Ok(text) = std::fs::read_to_string(&path) {
             sources.insert(path.display().to_string(), text);

@@ -18,9 +18,11 @@ mod encrypted_records;
 mod fleet_ledger;
 mod home;
 mod hooks;
+mod html_file;
 mod input;
 mod interrupts;
 mod models;
+mod nanobot;
 mod output_file;
 mod permissions;
 mod plan_costs;
@@ -28,6 +30,7 @@ mod python;
 mod random;
 mod read_only_agents;
 mod regular_file;
+mod remedies;
 mod render;
 mod sandbox;
 mod store_content;
@@ -64,11 +67,11 @@ pub fn main() -> ExitCode {
         arguments::suggest(&mut error);
         error.exit()
     });
-    if matches!(arguments.command, Command::ScriptWorker) {
+    if matches!(arguments.command, Some(Command::ScriptWorker)) {
         return cachalot_workflow::script::worker::serve();
     }
     silence_documents();
-    match dispatch(&arguments.command) {
+    match dispatch(arguments.command.as_ref()) {
         Ok(code) => code,
         Err(command_error) => {
             tell(&command_error);
@@ -94,9 +97,13 @@ fn silence_documents() {
     }));
 }
 
-fn dispatch(command: &Command) -> Result<ExitCode> {
+fn dispatch(command: Option<&Command>) -> Result<ExitCode> {
     let environment = &ProcessEnvironment::of_process()?;
     debug_log::install(environment)?;
+    let Some(command) = command else {
+        commands::overview::overview(environment)?;
+        return Ok(ExitCode::SUCCESS);
+    };
     let warn: Warn = Arc::new(render::warn);
     let done = match command {
         Command::Exec(exec) => return wait_for(commands::exec::exec(exec, environment)),
@@ -141,6 +148,17 @@ fn wait_for<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
+    run_on(runtime, work)
+}
+
+fn wait_on_one_thread<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    run_on(runtime, work)
+}
+
+fn run_on<T>(runtime: tokio::runtime::Runtime, work: impl Future<Output = Result<T>>) -> Result<T> {
     let outcome = runtime.block_on(work);
     // Blocking work that was cancelled (a hash, a large read) must not keep the process alive.
     runtime.shutdown_background();

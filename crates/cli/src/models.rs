@@ -1,8 +1,11 @@
 //! Models that a file and the environment configure, with prices and limits.
 
+mod announced_pauses;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use announced_pauses::AnnouncedPauses;
 use cachalot_core::{Problem, SecretSet};
 use cachalot_model::{
     Catalog, ErrorKind, ModelConfiguration, ModelDependencies, ModelSettings, Models,
@@ -11,13 +14,15 @@ use cachalot_storage::HttpOptions;
 use cachalot_workflow::actions::RequestedEffort;
 
 use crate::command_error::{CommandError, Result, Sources};
-use crate::wiring::ProcessEnvironment;
+use crate::wiring::{ProcessEnvironment, Warn};
 
-/// Creates the models of a file, and registers their keys as secrets in `secret_set`.
+/// Creates the models of a file, and registers their keys as secrets in `secret_set`. `warn` shows the user which rate
+/// limits are waited for.
 pub(crate) fn models(
     process_environment: &ProcessEnvironment,
     configured: ModelConfiguration,
     secret_set: &Arc<SecretSet>,
+    warn: Warn,
 ) -> Result<Models> {
     let models = Models::new(
         ModelDependencies {
@@ -31,7 +36,11 @@ pub(crate) fn models(
         },
         configured,
     )
-    .with_secrets(Arc::clone(secret_set));
+    .with_secrets(Arc::clone(secret_set))
+    .with_pauses(Arc::new(AnnouncedPauses::new(
+        Arc::clone(&process_environment.clock),
+        warn,
+    )));
     Ok(match secret_set.key() {
         Some(key) => models.with_digest_key(key.clone()),
         None => models,
@@ -44,7 +53,12 @@ pub(crate) fn models_to_check(
     configured: ModelConfiguration,
 ) -> Result<Models> {
     let no_secrets = Arc::new(SecretSet::empty());
-    models(process_environment, configured, &no_secrets)
+    models(
+        process_environment,
+        configured,
+        &no_secrets,
+        Arc::new(|_| {}),
+    )
 }
 
 /// Returns the problems of `models:`, of `settings.llm` and of the calls that set a reasoning effort: formats

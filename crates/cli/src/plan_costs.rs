@@ -2,6 +2,7 @@
 //! provider's published rules.
 
 mod recommendation;
+mod recorded_times;
 mod steps;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ use cachalot_simulator::{Accountant, Format as Api, InputTokens};
 use serde_json::Value;
 
 pub(crate) use recommendation::Recommendation;
+pub(crate) use recorded_times::RecordedTimes;
 pub(crate) use steps::{from_log, from_session};
 
 /// A request that was sent, with everything that affects its price.

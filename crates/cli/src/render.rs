@@ -3,11 +3,13 @@
 pub(crate) mod excerpt;
 pub(crate) mod explanation;
 pub(crate) mod failure;
+pub(crate) mod html;
 pub(crate) mod local_time;
 pub(crate) mod long_text;
 pub(crate) mod plan;
 pub(crate) mod problems;
 pub(crate) mod progress;
+pub(crate) mod reason;
 pub(crate) mod stdout;
 pub(crate) mod style;
 pub(crate) mod table;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cachalot_core::links::without_links;
-use cachalot_core::{Digest, Problem};
+use cachalot_core::{Digest, Problem, disk};
 use cachalot_sandbox::{Absent, CommandSandbox, Mechanism, Network, Policy, ReadOnly, credentials};
 use cachalot_store::Finding;
 use cachalot_tools::SandboxProxy;
@@ -94,6 +94,8 @@ pub(crate) struct SessionSandbox {
     data: Vec<PathBuf>,
     _temporary: TempDir,
     _copies: TempDir,
+    /// The records of placeholders, if the user's data directory cannot be written.
+    _records: Option<TempDir>,
     /// The proxy to the hosts that can be reached, with the directory of its socket.
     _proxy: Option<(SandboxProxy, TempDir)>,
 }
@@ -114,8 +116,16 @@ impl SessionSandbox {
         let (temporary, copies) = (folder()?, folder()?);
         let place = without_links(temporary.path());
         let environment = &process_environment.environment;
-        let records = default_database(environment)?.with_file_name("sandbox");
         let name = Digest::sha256(workspace.as_os_str().as_encoded_bytes()).to_string();
+        let records = default_database(environment)?
+            .with_file_name("sandbox")
+            .join(name);
+        // Then other processes do not know of the placeholders of this one, which may outlast it if it is killed.
+        let own_records = match disk::check_writable(&records) {
+            Ok(()) => None,
+            Err(_) => Some(folder()?),
+        };
+        let records = own_records.as_ref().map_or(&*records, TempDir::path);
         let user = environment.get("HOME").map(PathBuf::from);
         let of_user = user.iter().flat_map(|user| credentials(user));
         let denied = of_user
@@ -140,7 +150,7 @@ impl SessionSandbox {
             unix_sockets: settings.unix_sockets,
             visible: outside_of_run().collect(),
             denied: denied.chain([copies_place.clone()]).collect(),
-            records: without_links(&records.join(name)),
+            records: without_links(records),
             ..Policy::default()
         };
         Ok(Self {
@@ -154,6 +164,7 @@ impl SessionSandbox {
             data: data_files(home).collect(),
             _temporary: temporary,
             _copies: copies,
+            _records: own_records,
             _proxy: proxy,
         })
     }
@@ -220,7 +231,9 @@ fn data_files(home: &Home) -> impl Iterator<Item = PathBuf> {
     let files =
         // SQLite keeps the latest changes in files beside the database.
         databases.flat_map(|file| ["", "-wal", "-shm"].map(|end| companion_path(file, end)));
-    files.chain([home.digest_key.path.clone(), home.history.clone()])
+    files
+        .chain([home.digest_key.path.clone(), home.history.clone()])
+        .chain(home.logins.clone())
 }
 
 /// Tries what a sandbox has to prevent, and says what it does.

@@ -19,18 +19,24 @@ use crate::agent_names::DELEGATION;
 use crate::command_error::Result;
 use crate::hooks;
 use crate::models::models_to_check;
+use crate::nanobot::{self, Converted};
 use crate::read_only_agents::WritingAgents;
 use crate::render;
 use crate::render::visible::visible;
 use crate::wiring::ProcessEnvironment;
 
-/// Reads and checks a file that defines a team.
+/// Reads and checks a file that defines a team, or a `config.json` of nanobot, whose keys it adds to the environment.
 ///
 /// # Errors
 /// All problems of the file; or the file is a workflow, which is for `cachalot run`.
-pub(crate) fn load(file: &Path, process_environment: &ProcessEnvironment) -> Result<Team> {
-    let source = AgentFile::read(file, process_environment)?;
+pub(crate) fn load(file: &Path, process_environment: &mut ProcessEnvironment) -> Result<Team> {
+    let mut source = AgentFile::read(file, process_environment)?;
     let root = source.parse()?;
+    if nanobot::is_config(&root) {
+        let team = read_config(&mut source, &root, process_environment)?;
+        warn_briefly_of(&source.name, &team.warnings);
+        return Ok(team);
+    }
     let name = &source.name;
     if Kind::from_root(&root) == Kind::Workflow && root.get("nodes").is_some() {
         let problem = Problem::new(
@@ -43,6 +49,31 @@ pub(crate) fn load(file: &Path, process_environment: &ProcessEnvironment) -> Res
     }
     let team = read(&source, &root, process_environment)?;
     warn_briefly_of(name, &team.warnings);
+    Ok(team)
+}
+
+/// Reads and checks a `config.json` of nanobot, and adds its keys to the environment. The caller reports its warnings.
+///
+/// # Errors
+/// All problems of the file.
+pub(crate) fn read_config(
+    source: &mut AgentFile,
+    config: &Node,
+    process_environment: &mut ProcessEnvironment,
+) -> Result<Team> {
+    let Converted {
+        root,
+        keys,
+        secrets,
+        problems,
+    } = nanobot::convert(config, &process_environment.environment);
+    source.mask(&secrets);
+    if problems.iter().any(|problem| !problem.is_warning) {
+        return Err(source.wrong(in_order(problems)));
+    }
+    process_environment.environment.extend(keys);
+    let mut team = read(source, &root, process_environment)?;
+    team.warnings = in_order([problems, team.warnings].concat());
     Ok(team)
 }
 
@@ -276,5 +307,20 @@ pub(crate) fn problems_of_models(
     process_environment: &ProcessEnvironment,
 ) -> Result<Vec<Problem>> {
     let models = models_to_check(process_environment, team.configured.clone())?;
-    Ok(team.check_models(&models))
+    let mut problems = team.check_models(&models);
+    let toolsets = team
+        .agents
+        .iter()
+        .filter_map(|agent| agent.toolsets.as_ref());
+    let toolsets = toolsets.flat_map(|parsed| &parsed.value.toolsets);
+    problems.extend(toolsets.filter_map(|toolset| {
+        let ToolsetKind::Rag(settings) = &toolset.kind else {
+            return None;
+        };
+        let model = &settings.embeddings.as_ref()?.embedding_model;
+        let error = models.find(&model.value).err()?;
+        let problem = Problem::new("unknown-model", error.to_string()).at(&model.place);
+        Some(problem.help("for example `openai/text-embedding-3-small`"))
+    }));
+    Ok(problems)
 }

@@ -12,6 +12,7 @@ use cachalot_backends::{OpenOptions, StoreUrl};
 use cachalot_cache::{
     Cache, CacheBounds, CacheOptions, Ledger, LedgerLimits, LocalStore, SharedStoreSettings,
 };
+use cachalot_core::links::without_links;
 use cachalot_core::{Clock, DigestKey, Problem, Secret, SecretSet, SystemClock};
 use cachalot_gateway::StoreMetrics;
 use cachalot_storage::{HttpClient, HttpOptions, Storage};
@@ -19,9 +20,10 @@ use cachalot_store::in_process::InProcessStore;
 use cachalot_store::sqlite::{self, SqliteStore};
 use cachalot_store::{ErrorKind, Store, space};
 
+use crate::arguments::StoreArguments;
 use crate::command_error::{CommandError, Result};
-use crate::digest_key;
-use crate::home::Home;
+use crate::home::{Home, default_database};
+use crate::{digest_key, render};
 
 /// Maximum time of the first call to a server, before a run.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(1);
@@ -111,6 +113,8 @@ fn user_number() -> String {
 /// A store and the cache engine over it.
 pub(crate) struct Engine {
     pub(crate) store: Option<Arc<dyn Store>>,
+    /// The error of the first call to a store on a server, which may answer later.
+    pub(crate) unanswered: Option<cachalot_store::Error>,
     pub(crate) cache: Cache,
     pub(crate) secret_set: Arc<SecretSet>,
 }
@@ -131,6 +135,8 @@ pub(crate) struct EngineOptions<'a> {
     pub(crate) reads_plain: bool,
     /// Set if the operations of the store are measured.
     pub(crate) metrics: Option<StoreMetrics>,
+    /// Set if a run without a store is an error.
+    pub(crate) is_store_required: bool,
     pub(crate) warn: Warn,
 }
 
@@ -152,6 +158,7 @@ impl<'a> EngineOptions<'a> {
             shared: SharedStoreSettings::default(),
             reads_plain: false,
             metrics: None,
+            is_store_required: false,
             warn,
         }
     }
@@ -160,31 +167,35 @@ impl<'a> EngineOptions<'a> {
     /// continues without a store.
     ///
     /// # Errors
-    /// The store was written by a newer version, or its server is not suitable or demands a password and has got none; or
+    /// The store is required and cannot be used; or it was written by a newer version, or its server is not suitable or demands a password and has got none; or
     /// a file of secrets, or of the digest key, that the user names cannot be used.
     pub(crate) async fn for_run(self) -> Result<Engine> {
         // Before the store is opened: `open` reports the same fault as a store that cannot be used, and the run would
         // continue without one.
         self.encryption()?;
         let (mut key, is_of_file) = self.key()?;
+        let mut unanswered = None;
         let store = match self.open() {
             Ok(store) => {
                 let compared = self.compare(store.as_ref(), key, is_of_file);
                 // At the same time, so that a server that does not answer delays the run by one timeout only.
                 let (checked, compared) = tokio::join!(self.check_server(store.as_ref()), compared);
-                checked?;
+                unanswered = checked?;
                 key = compared;
                 Some(store)
             }
             Err(error) if error.kind == ErrorKind::TooNew => {
                 return Err(CommandError::failed(error));
             }
+            Err(error) if self.is_store_required => return Err(self.unusable(&error)),
             Err(error) if error.kind == ErrorKind::Corrupt => {
                 self.warn_store_failed(&error);
                 None
             }
             Err(error) => {
-                (self.warn)(&format!("no store, nothing is cached in this run: {error}"));
+                (self.warn)(&format!(
+                    "no store, nothing is cached in this run: {error}; `cachalot doctor` checks it, --db names another one"
+                ));
                 None
             }
         };
@@ -194,7 +205,11 @@ impl<'a> EngineOptions<'a> {
         if let Some(metrics) = &self.metrics {
             store = store.map(|store| metrics.measure(store));
         }
-        self.engine(store, key)
+        let engine = self.engine(store, key)?;
+        Ok(Engine {
+            unanswered,
+            ..engine
+        })
     }
 
     /// Opens the engine of a command that inspects the store, which must exist and be usable.
@@ -204,6 +219,24 @@ impl<'a> EngineOptions<'a> {
     pub(crate) fn for_inspection(self) -> Result<Engine> {
         let store = self.for_reading()?;
         self.engine(Some(store), DigestKey::ephemeral()?)
+    }
+
+    /// Opens the engine of a command that lists what the store has. A store that is not there yet has nothing, unless
+    /// `--db` names it: that may be a mistake.
+    ///
+    /// # Errors
+    /// The store cannot be used, or `--db` names one that does not exist.
+    pub(crate) fn for_listing(self, place: &StoreArguments) -> Result<Engine> {
+        if place.db.is_some() || self.check_exists().is_ok() {
+            return self.for_inspection();
+        }
+        render::err(&format!(
+            "there is no store at {} yet: it is created with the first entry",
+            self.home.database.display()
+        ));
+        let clock = Arc::clone(&self.process_environment.clock);
+        let empty = Arc::new(InProcessStore::new(clock));
+        self.engine(Some(empty), DigestKey::ephemeral()?)
     }
 
     /// Opens a store that has to exist.
@@ -329,14 +362,15 @@ impl<'a> EngineOptions<'a> {
             .map(String::as_str)
     }
 
-    /// Checks a store on a server with a first call. A server that does not answer now may answer later.
-    async fn check_server(&self, store: &dyn Store) -> Result<()> {
+    /// Checks a store on a server with a first call. A server that does not answer now may answer later: its error is
+    /// returned.
+    async fn check_server(&self, store: &dyn Store) -> Result<Option<cachalot_store::Error>> {
         let Some(url) = &self.home.url else {
-            return Ok(());
+            return Ok(None);
         };
         let checked = store.usage(space::CACHE).within(CHECK_TIMEOUT).await;
         let Err(error) = checked else {
-            return Ok(());
+            return Ok(None);
         };
         if let Some(remedy) = error.remedy
             && matches!(error.kind, ErrorKind::Denied | ErrorKind::Unsupported)
@@ -360,13 +394,37 @@ impl<'a> EngineOptions<'a> {
                 let problem = Problem::new("missing-password", error.to_string());
                 Err(CommandError::usage(problem.help(help)))
             }
-            _ => Ok(()),
+            _ if self.is_store_required => Err(self.unusable(&error)),
+            _ => Ok(Some(error)),
         }
     }
 
+    /// Returns the error of a store that is required and cannot be used.
+    fn unusable(&self, error: &cachalot_store::Error) -> CommandError {
+        CommandError::failed_with(
+            "store-unusable",
+            format!(
+                "--require-store: {error}\n  help: `cachalot doctor --db {}` checks the store; without --require-store, the work goes on, and nothing is cached",
+                self.home.location()
+            ),
+        )
+    }
+
     fn warn_store_failed(&self, error: &cachalot_store::Error) {
+        let database = &self.home.database;
+        let environment = &self.process_environment.environment;
+        let is_default =
+            default_database(environment).is_ok_and(|path| without_links(&path) == *database);
+        if !is_default && !sqlite::begins_as_database(database) {
+            // The user may have named another file by mistake.
+            (self.warn)(&format!(
+                "{} is no store, and stays as it is; nothing is cached in this run: name another file with --db, CACHALOT_DB or `settings.ltm`",
+                database.display()
+            ));
+            return;
+        }
         let now = self.process_environment.clock.now();
-        let kept = match sqlite::set_aside(&self.home.database, now) {
+        let kept = match sqlite::set_aside(database, now) {
             Ok(path) => format!("it was set aside as {}", path.display()),
             Err(error) => format!("it could not be set aside: {error}"),
         };
@@ -381,11 +439,15 @@ impl<'a> EngineOptions<'a> {
     /// (named environment variables). Without that key, such calls are not found again.
     ///
     /// # Errors
-    /// A file that the user names cannot be used.
+    /// A file that the user names cannot be used, or the key is needed for a store that is required.
     fn key(&self) -> Result<(DigestKey, bool)> {
         match self.home.digest_key.load(self.warn.as_ref()) {
             Ok(key) => return Ok((key, true)),
-            Err(fault) if self.home.digest_key.is_named() => return Err(fault),
+            Err(fault)
+                if self.home.digest_key.is_named() || (self.secrets && self.is_store_required) =>
+            {
+                return Err(fault);
+            }
             Err(fault) if self.secrets => {
                 (self.warn)(&format!("nothing is cached across runs: {fault}"));
             }
@@ -466,6 +528,7 @@ impl<'a> EngineOptions<'a> {
         });
         Ok(Engine {
             store,
+            unanswered: None,
             cache,
             secret_set,
         })

@@ -1,7 +1,10 @@
 //! Runtime of agents: the store, sessions, tools and models of one chat or one run.
 
 mod actions;
+mod command_line;
+mod documents;
 mod figures;
+mod hook_tools;
 mod instruction_files;
 mod payments;
 mod recall;
@@ -16,10 +19,10 @@ use cachalot_agent::{
     AgentDirectory, Approver, ContextSource, Dependencies, HookSetup, Listener, Permissions, Team,
 };
 use cachalot_cache::{Cache, CacheMode, Domain};
-use cachalot_core::SecretSet;
+use cachalot_core::{Effects, SecretSet};
 use cachalot_hooks::{AgentLookup, Builtins, HookSandbox};
-use cachalot_mcp::Reporter;
 use cachalot_mcp::settings::{self, McpServerPool};
+use cachalot_mcp::{EraMemory, McpTransport, Reporter, ServerState};
 use cachalot_model::Models;
 use cachalot_prompt::Sessions;
 use cachalot_sandbox::{CommandSandbox, Network, Policy};
@@ -28,7 +31,7 @@ use cachalot_store::in_process::InProcessStore;
 use cachalot_tools::builtin::SessionStates;
 use cachalot_tools::builtin::skills::workspace_directories;
 use cachalot_tools::cached::{CachedTools, EngineLifetime, EngineRegistration, WriteNotifier};
-use cachalot_tools::{LiveOutput, ToolContext, Workspace, WorkspaceSandbox};
+use cachalot_tools::{LiveOutput, Origin, ToolContext, Workspace, WorkspaceSandbox};
 use cachalot_workflow::action::runtime::{AgentHost, ToolServices};
 use parking_lot::Mutex;
 
@@ -39,11 +42,14 @@ use crate::hooks::{self, ResponseStores};
 use crate::models::models;
 use crate::sandbox::{HookPrograms, PythonNetwork, SandboxUse, SessionSandbox};
 use crate::wiring::{ProcessEnvironment, Warn, run_id};
+use hook_tools::PoolTools;
 
 /// Parts from which a workbench is created.
 pub(crate) struct WorkbenchParts {
     pub(crate) process_environment: ProcessEnvironment,
     pub(crate) store: Option<Arc<dyn Store>>,
+    /// True if sessions are kept in the store, which then has to answer.
+    pub(crate) keeps_sessions: bool,
     pub(crate) cache: Cache,
     pub(crate) secret_set: Arc<SecretSet>,
     /// Cache mode of the command line, which overrides files.
@@ -57,6 +63,10 @@ pub(crate) struct WorkbenchParts {
     pub(crate) tell: Warn,
     /// Receives the warnings of tools, and the logs of MCP servers and the progress of their calls.
     pub(crate) reporter: Arc<dyn Reporter>,
+    /// True if a user may take back the changes of files.
+    pub(crate) logs_changes: bool,
+    /// True if tools may ask a user questions.
+    pub(crate) asks_user: bool,
 }
 
 /// Runtime of agents. Clones share all state.
@@ -82,6 +92,16 @@ struct WorkbenchInner {
     session_tools: Mutex<BTreeMap<String, SessionTools>>,
 }
 
+/// An MCP server in a list.
+pub(crate) struct ListedServer {
+    pub(crate) name: String,
+    /// Its program, or its kind.
+    pub(crate) place: String,
+    pub(crate) state: ServerState,
+    /// The names of the tools that a session has of it.
+    pub(crate) tools: Vec<String>,
+}
+
 /// Tools of a session while it lasts.
 struct SessionTools {
     tools: Weak<CachedTools>,
@@ -105,6 +125,7 @@ fn protected(
         .collect();
     protected.extend(process_environment.configuration());
     protected.extend([&home.database, &home.ledger, &home.digest_key.path].map(Clone::clone));
+    protected.extend(home.logins.clone());
     protected.extend(home.database.parent().map(|data| data.join("skills")));
     protected
 }
@@ -129,7 +150,7 @@ impl Workbench {
         })?;
         protected.extend(workspace_directories(place.root()));
         // Without a store, sessions end with the process.
-        let store = parts.store.clone();
+        let store = parts.store.clone().filter(|_| parts.keeps_sessions);
         let shelf = store.unwrap_or_else(|| Arc::new(InProcessStore::new(Arc::clone(&clock))));
         let SandboxUse {
             settings,
@@ -151,6 +172,16 @@ impl Workbench {
             None
         };
         let of_commands = sandbox.as_ref().filter(|_| *commands);
+        let place = if parts.logs_changes {
+            place.with_change_log(Arc::default())
+        } else {
+            place
+        };
+        // Without a store, nothing of this process is kept.
+        let eras = match &parts.store {
+            Some(_) => EraMemory::in_file(home.mcp_eras.clone()),
+            None => EraMemory::default(),
+        };
         // File tools see the temporary files of commands.
         let place = match of_commands {
             Some(sandbox) => place.with_temporary(sandbox.temporary())?,
@@ -182,7 +213,7 @@ impl Workbench {
             protected,
             sandbox,
             write_notifier,
-            servers: McpServerPool::new(),
+            servers: McpServerPool::with_eras(eras),
             session_states: SessionStates::default(),
             session_tools: Mutex::default(),
         })))
@@ -210,6 +241,7 @@ impl Workbench {
             &inner.parts.process_environment,
             team.configured.clone(),
             &inner.context.secret_set,
+            Arc::clone(&inner.parts.warn),
         )?;
         let listener = Arc::new(payments::Payments {
             ledger: inner.parts.cache.ledger().clone(),
@@ -280,7 +312,10 @@ impl Workbench {
                 clock: Arc::clone(&inner.context.clock),
                 directory: inner.context.workspace.root().to_owned(),
                 sandbox: None,
-                tools: None,
+                tools: Some(Arc::new(PoolTools {
+                    servers: inner.servers.clone(),
+                    context: inner.context.clone(),
+                })),
             },
             agent_directory,
             entries,
@@ -426,6 +461,44 @@ impl Workbench {
         Arc::clone(&self.0.context.workspace)
     }
 
+    /// Returns the known secrets.
+    pub(crate) fn secret_set(&self) -> &SecretSet {
+        &self.0.context.secret_set
+    }
+
+    /// Runs work that changes files of the workspace. The caches are notified before and after it.
+    pub(crate) async fn changing_files<T>(&self, work: impl Future<Output = T>) -> T {
+        let inner = &self.0;
+        let writes = Effects::UNKNOWN.writes;
+        let root = inner.context.workspace.root();
+        inner.write_notifier.announce(&writes, root, work).await
+    }
+
+    /// Returns the MCP servers, with the tools that a session has of each.
+    pub(crate) fn servers(&self, session: &str) -> Vec<ListedServer> {
+        let tools = self.tools_of_session(session);
+        let metadata = |server: &str| {
+            let origin = Origin::Mcp(server.to_owned());
+            let tools = tools.iter().flat_map(|tools| tools.tools());
+            let names = tools.map(|tool| tool.metadata());
+            let names = names.filter(|metadata| metadata.origin == origin);
+            names.map(|metadata| metadata.name.to_string()).collect()
+        };
+        let servers = self.0.servers.servers().into_iter();
+        servers
+            .map(|server| ListedServer {
+                name: server.name().to_owned(),
+                place: match &server.settings().transport {
+                    McpTransport::Stdio { command, .. } => command.clone(),
+                    // The URL may contain a credential.
+                    McpTransport::Http { .. } => "HTTP".to_owned(),
+                },
+                state: server.state(),
+                tools: metadata(server.name()),
+            })
+            .collect()
+    }
+
     /// Returns the sessions of the store, or those of this process without a store.
     pub(crate) fn sessions(&self) -> &Sessions {
         &self.0.sessions
@@ -433,7 +506,8 @@ impl Workbench {
 
     /// Returns true if sessions outlive the process.
     pub(crate) fn keeps_sessions(&self) -> bool {
-        self.0.context.store.is_some()
+        let inner = &self.0;
+        inner.context.store.is_some() && inner.parts.keeps_sessions
     }
 
     /// Removes a session without messages.
@@ -481,7 +555,7 @@ impl Workbench {
                 reporter: Arc::clone(&inner.parts.reporter),
                 write_notifier: inner.write_notifier.clone(),
                 sandbox,
-                asks_user: false,
+                asks_user: inner.parts.asks_user,
             },
             built_in,
             servers: inner.servers.clone(),

@@ -21,6 +21,8 @@ mod home;
 mod hooks;
 #[path = "docs/links.rs"]
 mod links;
+#[path = "docs/picture.rs"]
+mod picture;
 #[path = "docs/scripts.rs"]
 mod scripts;
 #[path = "docs/transcript.rs"]

@@ -5,6 +5,7 @@
 //! its parent's lines, which have new times.
 
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use std::sync::Arc;
 
 use cachalot_accounting::Terms;
@@ -60,6 +61,8 @@ enum Content {
     Count(TokenInfo),
     /// A search of the web.
     Search,
+    /// A call of a tool.
+    Call(Arc<str>),
     /// The beginning of a conversation by voice, whose usage is in no line.
     Voice,
     /// The conversation was replaced by a summary.
@@ -162,6 +165,22 @@ struct SearchCall {
     action: Option<Kind>,
 }
 
+/// An item of a response that may be a call of a tool.
+#[derive(Deserialize)]
+struct ItemCall {
+    #[serde(rename = "type")]
+    kind: String,
+    name: Option<String>,
+}
+
+impl ItemCall {
+    /// Returns the name of the tool: that of a function, or that of the kind (`local_shell_call`).
+    fn tool(self) -> Option<Arc<str>> {
+        let kind = self.kind.strip_suffix("_call")?;
+        Some(self.name.as_deref().unwrap_or(kind).into())
+    }
+}
+
 /// `cached_input_tokens` and `cache_write_input_tokens` are parts of the input, reasoning is part of the output.
 #[derive(Debug, Deserialize, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[serde(default)]
@@ -224,6 +243,18 @@ impl RolloutLine {
             _ => Content::Unknown,
         };
         Some(Self { envelope, content })
+    }
+
+    /// Parses a line, and the name of the tool that it calls; `None` if it is malformed.
+    pub(crate) fn parse_with_calls(text: &[u8]) -> Option<Self> {
+        let mut line = Self::parse(text)?;
+        if matches!(line.content, Content::Other)
+            && line.envelope.kind.as_deref() == Some("response_item")
+            && let Some(tool) = payload::<ItemCall>(text).and_then(ItemCall::tool)
+        {
+            line.content = Content::Call(tool);
+        }
+        Some(line)
     }
 
     /// Returns the kind of the line, if it is not known.
@@ -300,9 +331,20 @@ pub(crate) struct RolloutAnswer {
     is_copy: Option<bool>,
     /// For a count, the key of the record before it, if no other count is between them.
     beside: Option<u64>,
+    /// The names of the tools that it calls, if they were asked for.
+    pub(crate) tools: Vec<Arc<str>>,
 }
 
 impl RolloutAnswer {
+    /// Returns its ID: that of a record is the same in all sessions.
+    pub(crate) fn id(&self, session: &str) -> String {
+        if self.is_record {
+            format!("{:016x}", self.key)
+        } else {
+            format!("{session} {:016x}", self.key)
+        }
+    }
+
     /// The members that change its price.
     pub(crate) fn terms(&self) -> Terms {
         Terms {
@@ -337,6 +379,8 @@ pub(crate) type CopiedAnswers = HashSet<(u64, u64)>;
 #[derive(Default)]
 pub(crate) struct Rollout {
     pub(crate) session: Arc<str>,
+    /// The file, if the details of answers are asked for.
+    pub(crate) file: Option<Arc<Path>>,
     /// True if the file has named its session.
     has_begun: bool,
     pub(crate) parent: Option<String>,
@@ -356,6 +400,9 @@ pub(crate) struct Rollout {
     turn: Option<Millis>,
     /// Searches of the web since the last answer of the turn.
     searches: u64,
+    /// The tools that were called since the last record, and since the last count: the two are in any order, and results
+    /// of tools may be between them.
+    called: [Vec<Arc<str>>; 2],
     /// The last total of the session.
     total: Option<ReportedUsage>,
     /// The key of the record since the last count.
@@ -402,6 +449,11 @@ impl Rollout {
             Content::Record(record) => self.record(number, &envelope, record),
             Content::Count(info) => self.count(number, &envelope, &info),
             Content::Search => self.searches += 1,
+            Content::Call(tool) => {
+                for called in &mut self.called {
+                    called.push(Arc::clone(&tool));
+                }
+            }
             Content::Voice if self.is_copy(&envelope, self.turn) != Some(true) => {
                 self.voice_conversations += 1;
             }
@@ -451,6 +503,7 @@ impl Rollout {
             self.turn = time_of_uuid(id);
         }
         self.searches = 0;
+        self.called = Default::default();
     }
 
     fn record(&mut self, number: u64, envelope: &Envelope, record: UsageRecord) {
@@ -463,11 +516,13 @@ impl Rollout {
         let answer = self.answer(number, envelope, usage, key, is_copy);
         let is_new = self.records.add(RolloutAnswer {
             is_record: true,
+            tools: self.called[0].clone(),
             tier: record.service_tier.or_else(|| answer.tier.clone()),
             ..answer
         });
         if is_new {
             self.searches = 0;
+            self.called[0].clear();
             self.last_record = Some(key);
         }
     }
@@ -493,10 +548,12 @@ impl Rollout {
         let answer = self.answer(number, envelope, last, hash(total), is_copy);
         let is_new = self.counts.add(RolloutAnswer {
             beside: self.last_record,
+            tools: self.called[1].clone(),
             ..answer
         });
         if is_new {
             self.searches = 0;
+            self.called[1].clear();
             self.last_record = None;
         }
     }
@@ -535,6 +592,7 @@ impl Rollout {
             },
             is_copy,
             beside: None,
+            tools: Vec::new(),
         }
     }
 

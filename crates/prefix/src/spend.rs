@@ -8,7 +8,10 @@
 
 mod answer;
 mod cost_state;
+mod details;
 mod files;
+mod gemini_projects;
+mod titles;
 mod totals;
 mod transcripts;
 
@@ -23,12 +26,14 @@ use cachalot_model::Usage;
 
 pub(crate) use answer::AnswerPlace;
 pub use answer::{Client, Loss, LossCause, PaidAnswer};
+pub use details::AnswerDetails;
 pub use files::{Files, find_files, is_opencode_database};
-pub use totals::{Avoidable, SpendTotals};
+pub use totals::{SpendTotals, WrittenAgain};
 pub(crate) use totals::{cache_use, with_use};
 pub(crate) use transcripts::SLACK;
 
 use crate::lines::{LineError, Lines};
+use titles::{Origin, Title, Titles};
 use transcripts::{File, client_of, codex, document, opencode, qwen_code};
 
 /// Requests of Codex of which only the beginning of the conversation is recorded.
@@ -44,6 +49,10 @@ pub struct SpendReader {
     /// The places of answers by the hash of their keys.
     places: HashMap<u64, usize>,
     names: HashSet<Arc<str>>,
+    /// True if answers get their details.
+    is_detailed: bool,
+    /// The file that is being read, if answers get their details.
+    file: Option<Arc<Path>>,
     /// The number of the line that is being read, without empty ones.
     line: u64,
     codex: codex::Sessions,
@@ -57,6 +66,7 @@ pub struct SpendReader {
     /// The number of untraced requests, by program and session.
     untraced_counts: BTreeMap<(Client, Arc<str>), u64>,
     unknown: BTreeMap<String, u64>,
+    titles: Titles,
 }
 
 /// The content of all files.
@@ -72,6 +82,17 @@ pub struct Spending {
     pub untraced_counts: BTreeMap<Client, u64>,
     /// Kinds of lines that are not known, with their numbers.
     pub unknown: BTreeMap<String, u64>,
+    /// The titles of sessions, where they have one, or a prompt: at most 80 characters of foreign text.
+    pub titles: HashMap<(Client, Arc<str>), String>,
+}
+
+impl Spending {
+    /// Returns the title of a session.
+    #[must_use]
+    pub fn title(&self, client: Client, session: &str) -> Option<&str> {
+        let key = (client, Arc::from(session));
+        self.titles.get(&key).map(String::as_str)
+    }
 }
 
 /// A defect of a file.
@@ -95,6 +116,15 @@ pub enum FileError {
 }
 
 impl SpendReader {
+    /// Creates a reader that also keeps the details of each answer, for reports of sessions.
+    #[must_use]
+    pub fn with_details() -> Self {
+        Self {
+            is_detailed: true,
+            ..Self::default()
+        }
+    }
+
     /// Reads a transcript. `path` gives names where the transcript has none.
     ///
     /// # Errors
@@ -103,14 +133,16 @@ impl SpendReader {
         let mut lines = Lines::new(from);
         let mut malformed: Option<(u64, u64)> = None;
         let mut file: Option<File> = None;
+        let mut title = Title::default();
         let mut is_empty = true;
         self.line = 0;
+        self.begin(path);
         loop {
             let line = match lines.next_line() {
                 Ok(Some(line)) => line,
                 Ok(None) => break,
                 Err(LineError::Unreadable(error)) => {
-                    self.end(file);
+                    self.end(file, title);
                     return Err(error.into());
                 }
                 Err(LineError::TooLong) => {
@@ -123,7 +155,10 @@ impl SpendReader {
                 file = client_of(line).map(|client| File::new(client, path, self));
             }
             let is_read = match &mut file {
-                Some(file) => file.line(line, self),
+                Some(file) => {
+                    title.line(file.client(), line);
+                    file.line(line, self)
+                }
                 // One document over several lines.
                 None if is_empty && line.trim_ascii() == b"{" => {
                     return document::read(path, b"{\n", lines, self);
@@ -136,7 +171,7 @@ impl SpendReader {
             }
         }
         let is_known = file.is_some();
-        self.end(file);
+        self.end(file, title);
         match malformed {
             _ if !is_known && !is_empty => Err(FileError::Unknown),
             Some((first, count)) => Err(FileError::Malformed { first, count }),
@@ -150,6 +185,7 @@ impl SpendReader {
     /// # Errors
     /// Parts of the database cannot be read, or it is another one; what was read of it counts.
     pub fn read_database(&mut self, path: &Path, is_immutable: bool) -> Result<(), FileError> {
+        self.begin(path);
         opencode::read(path, is_immutable, self)
     }
 
@@ -158,9 +194,19 @@ impl SpendReader {
         self.answers.push(answer);
     }
 
+    /// Adds the title of a session that another source knows.
+    pub fn add_title(&mut self, client: Client, session: &str, text: &str) {
+        let mut title = Title::default();
+        title.add(Origin::Given, text);
+        let session = self.name(session);
+        self.titles.add(client, session, title);
+    }
+
     /// Returns what was read.
     #[must_use]
     pub fn finish(mut self) -> Spending {
+        // Answers that are known only now are of any file.
+        self.file = None;
         std::mem::take(&mut self.qwen).finish(&mut self);
         let costs = std::mem::take(&mut self.costs);
         let side_requests = costs.side_requests(&self);
@@ -184,6 +230,7 @@ impl SpendReader {
                 answer.project = Arc::clone(directory);
             }
         }
+        gemini_projects::resolve(&mut answers);
         let mut untraced_counts = BTreeMap::new();
         for ((client, _), count) in self.untraced_counts {
             let sum: &mut u64 = untraced_counts.entry(client).or_default();
@@ -195,10 +242,19 @@ impl SpendReader {
             untraced: self.untraced,
             untraced_counts,
             unknown: self.unknown,
+            titles: self.titles.finish(),
         }
     }
 
-    fn end(&mut self, file: Option<File>) {
+    fn begin(&mut self, path: &Path) {
+        self.file = self.is_detailed.then(|| path.into());
+    }
+
+    fn end(&mut self, file: Option<File>, title: Title) {
+        if let Some(file) = &file {
+            let session = file.session(self);
+            self.titles.add(file.client(), session, title);
+        }
         match file {
             Some(File::ClaudeCode(file)) => self.costs.add(file.costs),
             Some(File::Codex(file)) => {
@@ -231,9 +287,17 @@ impl SpendReader {
         let place = *self.places.entry(hash(key)).or_insert(next);
         let is_known = place < next;
         if !is_known {
-            self.answers.push(new());
+            let mut answer = new();
+            answer.details = self.details();
+            self.answers.push(answer);
         }
         (&mut self.answers[place], is_known)
+    }
+
+    /// Returns new details of an answer in the file that is being read, if they were asked for.
+    fn details(&self) -> Option<Box<AnswerDetails>> {
+        let file = Arc::clone(self.file.as_ref()?);
+        Some(Box::new(AnswerDetails::new(file)))
     }
 
     /// Returns a shared copy of a name.

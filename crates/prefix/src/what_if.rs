@@ -12,6 +12,8 @@
 //! | five minutes | writes of an hour at the price of five minutes; after a longer pause, what it read is written |
 //! | keep alive | renewals in the pause before it; tokens lost in the pause are read if the last renewal outlasts it |
 //! | compaction | summaries, and shorter requests after them: an estimate, because other content leads to other requests |
+//! | sub-agents on another model | the same tokens at the price of that model: an estimate |
+//! | same tools, same model | what a change of them wrote again within the lifetime of the cache is read |
 //!
 //! A renewal sends the previous request again, with one token of output, when a tenth of the lifetime is left. After the
 //! last request of a conversation, renewals count up to the newest record of the input, or up to the end of the time of
@@ -27,8 +29,10 @@ mod policy;
 mod pricing;
 mod renewal;
 mod request;
+mod sub_agents;
 #[cfg(test)]
 mod tests;
+mod unchanged;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -44,9 +48,9 @@ use log_order::LogOrder;
 use pricing::Pricing;
 use request::{AnsweredRequest, Linked};
 
-pub use comparison::{Comparison, Group, Row};
+pub use comparison::{Comparison, Group, Row, is_worthwhile};
 pub use lifetime::Provider;
-pub use policy::{COMPACT_AT, KEEP_ALIVE, Policy, SUMMARY_TOKENS};
+pub use policy::{COMPACT_AT, Change, Family, KEEP_ALIVE, Policy, PolicyKind, SUMMARY_TOKENS};
 
 /// The program that sent a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -166,6 +170,15 @@ fn request(
         return Err(NO_PLACE.to_owned());
     }
     let (usage, cost) = pricing.paid(&answer, at)?;
+    let lost_by_change = answer.loss.as_ref().and_then(|loss| {
+        let change = match &loss.cause {
+            LossCause::ModelChanged => Change::Model,
+            LossCause::Diagnosed(reason) if **reason == *"model_changed" => Change::Model,
+            LossCause::Diagnosed(reason) if **reason == *"tools_changed" => Change::Tools,
+            _ => return None,
+        };
+        Some((change, loss.tokens))
+    });
     let lost = match (&answer.place, answer.loss) {
         // Transcripts of Claude Code name summaries and the provider's comparisons.
         (AnswerPlace::Recorded { .. }, loss) if sender != Sender::Log => Some(match loss {
@@ -185,6 +198,7 @@ fn request(
         place: answer.place,
         cost,
         recorded_loss: lost,
+        lost_by_change,
         is_counted,
         linked: Linked::default(),
     })

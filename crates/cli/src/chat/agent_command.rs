@@ -6,6 +6,7 @@ use cachalot_core::SecretSet;
 use cachalot_tools::builtin::shell::looks_like_a_credential;
 
 use super::command::Command;
+use crate::terminal::CommandHint;
 use crate::wiring::ProcessEnvironment;
 
 /// What a command has come to.
@@ -78,12 +79,28 @@ pub(super) fn describe(agent: &AgentDefinition) -> Vec<String> {
     let widest = commands.clone().map(|command| command.name.len()).max();
     let widest = widest.unwrap_or_default().min(24);
     let describe = |command: &CommandDefinition| {
-        let text = match (&command.description, &command.instruction) {
-            (description, _) if !description.is_empty() => description.as_str(),
-            (_, Some(instruction)) => instruction.lines().next().unwrap_or_default(),
-            _ => "",
-        };
+        let text = summary(command);
         format!("/{:<widest$}  {text}", command.name)
     };
     commands.map(describe).collect()
+}
+
+/// Returns the commands of an agent for their completion.
+pub(super) fn hints(agent: &AgentDefinition) -> impl Iterator<Item = CommandHint> {
+    let commands = agent.commands.iter();
+    let commands = commands.filter(|command| !Command::is_known(&command.name));
+    commands.map(|command| CommandHint {
+        name: format!("/{}", command.name),
+        help: summary(command).to_owned(),
+        values: Vec::new(),
+    })
+}
+
+/// Returns the description of a command, or the first line of its text.
+fn summary(command: &CommandDefinition) -> &str {
+    match (&command.description, &command.instruction) {
+        (description, _) if !description.is_empty() => description,
+        (_, Some(instruction)) => instruction.lines().next().unwrap_or_default(),
+        _ => "",
+    }
 }

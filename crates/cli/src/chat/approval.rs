@@ -60,6 +60,16 @@ impl Approver for ApproveAll {
     }
 }
 
+/// Describes the calls that an approval with "always" allows.
+fn covered(rule: &str) -> String {
+    let rule = on_one_line(rule);
+    if rule.contains(':') {
+        format!("calls of this agent that `{rule}` matches")
+    } else {
+        format!("every call of `{rule}` by this agent")
+    }
+}
+
 /// Approver that asks the user at the terminal.
 pub(super) struct TerminalApprover {
     /// File of the user's own permissions; `None` if there is no place for it.
@@ -79,6 +89,7 @@ impl TerminalApprover {
         let label = self.show.label(question.agent, question.call);
         self.prompt.tell(&format!("  {}", style.strong(&label)));
         let diff = edit_diff(question.call, question.arguments, &self.workspace, style);
+        let is_edit = diff.is_some() && question.rule.is_none() && question.concern.is_none();
         let arguments = diff.unwrap_or_else(|| words::arguments(question.call, question.arguments));
         if !arguments.is_empty() {
             self.prompt.tell(arguments.trim_end());
@@ -105,6 +116,14 @@ impl TerminalApprover {
         if let Some(why) = question.obstacle {
             let why = format!("  no pattern under permissions.allow matches it: {why}");
             self.prompt.tell(&visible(&why));
+        }
+        if let Some(pattern) = question.pattern {
+            let scope = format!("  \"always\" covers {}", covered(pattern));
+            self.prompt.tell(&style.dim(&scope));
+        }
+        if is_edit && matches!(self.prompt, Prompt::Live(_)) {
+            let mode = "  Shift-Tab accepts later edits without a question";
+            self.prompt.tell(&style.dim(mode));
         }
     }
 
@@ -139,12 +158,11 @@ impl TerminalApprover {
             asks,
         };
         let mut choices = vec![choice('y', "yes, once", None)];
-        if let Some(pattern) = question.pattern {
-            let label = format!("always `{}` in this chat", on_one_line(pattern));
-            choices.push(choice('a', &label, None));
+        if question.pattern.is_some() {
+            choices.push(choice('a', "always in this chat", None));
         }
         if self.is_saved(question) {
-            choices.push(choice('s', "in every chat", None));
+            choices.push(choice('s', "always in every chat", None));
         }
         choices.push(choice('n', "no", None));
         choices.push(choice('r', "no, with a reason", Some("reason: ")));
@@ -178,23 +196,21 @@ impl TerminalApprover {
         prompt: &Arc<PlainPrompt>,
         question: &ApprovalRequest<'_>,
     ) -> Approval {
-        if let Some(pattern) = question.pattern {
+        if question.pattern.is_some() {
             let save = if self.is_saved(question) {
                 "; [s]ave allows it in every chat"
             } else {
                 ""
             };
-            let pattern = on_one_line(pattern);
-            self.prompt.tell(&format!(
-                "  [a]lways allows `{pattern}` until the chat ends{save}"
-            ));
+            self.prompt
+                .tell(&format!("  [a]lways allows it until the chat ends{save}"));
         }
         loop {
             let asked = match question.pattern {
                 Some(_) => "  allow it? [y]es, [a]lways, [n]o, or type what to do instead: ",
                 None => "  allow it? [y]es, [n]o, or type what to do instead: ",
             };
-            let Input::Text(text) = Arc::clone(prompt).answer(asked).await else {
+            let Input::Text { text, .. } = Arc::clone(prompt).answer(asked).await else {
                 // The terminal is closed.
                 return self.interrupt();
             };

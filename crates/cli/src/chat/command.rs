@@ -3,7 +3,9 @@
 use cachalot_agent::Chat;
 use cachalot_core::suggest::did_you_mean;
 
-use super::show::Show;
+use super::messages::agents;
+use super::permission_list;
+use super::server_list;
 use crate::render::cut;
 use crate::render::visible::on_one_line;
 use crate::workbench::Workbench;
@@ -12,6 +14,16 @@ use crate::workbench::Workbench;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Command {
     Help,
+    /// Runs a command line of the user.
+    Shell(String),
+    /// Writes the conversation to this file, or to one that is named after the session.
+    Export(Option<String>),
+    /// Continues in a new session from here.
+    Fork,
+    /// Lists the MCP servers.
+    Servers,
+    /// Lists the permission rules.
+    Permissions,
     New,
     /// Requests a new answer to this message, or to the next one, and bypasses the response cache.
     Fresh(Option<String>),
@@ -21,15 +33,15 @@ pub(super) enum Command {
     /// Asks a side question on a fork of the conversation.
     Aside(String),
     Reload,
-    /// Continues with this model; shows the current one and lists others without a name.
+    /// Continues with this model, or one that the user chooses.
     Model(Option<String>),
-    /// Continues with this agent; shows the agents without a name.
+    /// Continues with this agent, or one that the user chooses.
     Agent(Option<String>),
     /// Continues this session, or one that the user chooses.
     Resume(Option<String>),
     /// Takes back the last message and everything after it.
     Retract,
-    /// Brings back files that commands without a question have changed.
+    /// Takes back the last turn and brings back the files that it has changed.
     Rewind,
     Session,
     Stats,
@@ -40,7 +52,7 @@ pub(super) enum Command {
 }
 
 /// The commands, and what they do.
-pub(super) const COMMANDS: [(&str, &str); 18] = [
+pub(super) const COMMANDS: [(&str, &str); 22] = [
     ("/agent", "continue with another agent of the file"),
     (
         "/btw",
@@ -53,15 +65,28 @@ pub(super) const COMMANDS: [(&str, &str); 18] = [
     ),
     ("/cost", "the same as /stats"),
     (
+        "/export",
+        "write the conversation to a new file: Markdown, or HTML if its name ends so",
+    ),
+    (
+        "/fork",
+        "continue in a new session from here; the current one stays as it is",
+    ),
+    (
         "/fresh",
         "a new answer to the message behind it, or to the next one, bypassing the response cache",
     ),
     ("/help", "list commands and keys"),
+    ("/mcp", "list the MCP servers, their state and their tools"),
     (
         "/model",
         "continue with another model, which reads the conversation anew",
     ),
     ("/new", "end the session and begin a new one"),
+    (
+        "/permissions",
+        "list the permission rules in their order, and where they come from",
+    ),
     (
         "/quit",
         "end the chat (as Ctrl-D does); the session is kept",
@@ -81,7 +106,7 @@ pub(super) const COMMANDS: [(&str, &str); 18] = [
     ),
     (
         "/rewind",
-        "bring back files that git does not have, as they were before the last turn with commands without a question",
+        "take back the last turn, with the files that its tools have changed",
     ),
     ("/session", "show the session's name"),
     (
@@ -92,10 +117,14 @@ pub(super) const COMMANDS: [(&str, &str); 18] = [
 ];
 
 const KEYS: &str = "
+!COMMAND runs a command line in the workspace; the next message has its output, too.
+@NAME in a message attaches a file or the list of a directory.
 Enter sends a message; while a turn runs, it queues the message.
 Alt-Enter, Ctrl-J, or \\ at the end of a line begins a new line; \"\"\" begins and ends a text.
-Tab completes commands and, after @, names of files.
+Tab and the arrow keys go through commands and, after @, names of files; Esc closes the list.
+The beginning of a command is enough if no other command begins with it.
 Up and Down show earlier messages; Ctrl-R searches them.
+Ctrl-O shows a long pasted text. Ctrl-L paints the screen anew.
 Esc or Ctrl-C interrupts the turn, and queued messages return; Ctrl-C twice ends the chat.
 Shift-Tab changes the mode: normal, accept edits, plan. Ctrl-Z suspends the program.
 A tool call that needs approval is answered with a key: y once, a always in this chat,
@@ -108,17 +137,26 @@ fn names() -> Vec<&'static str> {
 }
 
 /// Returns the text of `/help`.
-fn help() -> String {
+fn help(agent_commands: &[String]) -> String {
     let commands = COMMANDS.iter();
     let commands: String = commands
-        .map(|(name, help)| format!("{name:<9} {help}\n"))
+        .map(|(name, help)| format!("{name:<12} {help}\n"))
         .collect();
-    commands + KEYS.trim_start()
+    let of_agent = agent_commands.iter();
+    let of_agent: String = of_agent
+        .map(|line| format!("\n{}", on_one_line(line)))
+        .collect();
+    commands + KEYS.trim_start() + &of_agent
 }
 
 impl Command {
     /// Parses a command. Returns `None` for a message: a path, or a line that begins with whitespace.
     pub(super) fn parse(line: &str) -> Option<Self> {
+        if let Some(shell) = line.strip_prefix('!') {
+            // Several lines may be a pasted text, and `![` begins an image of Markdown.
+            let is_message = shell.trim_end().contains('\n') || shell.starts_with('[');
+            return (!is_message).then(|| Self::Shell(shell.trim().to_owned()));
+        }
         let word = line.strip_prefix('/')?.split(char::is_whitespace).next()?;
         if word.is_empty()
             || !word
@@ -133,6 +171,10 @@ impl Command {
             ("fresh", text) => Self::Fresh(text),
             ("review", text) => Self::Review(text),
             ("btw", Some(question)) => Self::Aside(question),
+            ("export", file) => Self::Export(file),
+            ("fork", None) => Self::Fork,
+            ("mcp", None) => Self::Servers,
+            ("permissions", None) => Self::Permissions,
             ("model", name) => Self::Model(name),
             ("agent", name) => Self::Agent(name),
             ("resume", id) => Self::Resume(id),
@@ -155,26 +197,42 @@ impl Command {
         names().iter().any(|known| &known[1..] == name) || name == "exit"
     }
 
-    /// Prints the output of commands that only show information. Other commands print nothing here.
-    pub(super) fn tell(&self, chat: &Chat, bench: &Workbench, show: &Show) {
-        match self {
-            Self::Help => show.tell(&help()),
-            Self::Session => show.tell(chat.session()),
-            Self::Stats => show.tell(&bench.stats(chat.session())),
-            Self::Tools => tools(chat, show),
+    /// Returns the output of a command that only shows information; `None` for others.
+    pub(super) fn output(&self, shown: &Shown<'_>) -> Option<String> {
+        let Shown {
+            chat,
+            bench,
+            width,
+            default_decision,
+            agent_commands,
+        } = shown;
+        Some(match self {
+            Self::Help => help(agent_commands),
+            Self::Session => chat.session().to_owned(),
+            Self::Stats => bench.stats(chat.session()),
+            Self::Tools => tools(chat, *width),
+            Self::Agent(None) => agents(chat),
+            Self::Permissions => permission_list::describe(chat, bench, default_decision),
+            Self::Servers => server_list::describe(&bench.servers(chat.session())),
+            Self::Shell(line) if line.is_empty() => {
+                "! takes a command line behind it: !git status".to_owned()
+            }
             Self::Unknown(name) if name == "/btw" => {
-                show.tell("/btw takes a question behind it: /btw what was the file called?");
+                "/btw takes a question behind it: /btw what was the file called?".to_owned()
             }
             Self::Unknown(name) if names().contains(&name.as_str()) => {
-                show.tell(&format!("{name} takes nothing behind it"));
+                format!("{name} takes nothing behind it")
             }
-            Self::Unknown(name) => show.tell(&format!(
+            Self::Unknown(name) => format!(
                 "there is no command {name}; {} (a blank in front makes it a message)",
                 did_you_mean(name, &names())
-            )),
-            Self::New
+            ),
+            Self::Shell(_)
+            | Self::Export(_)
+            | Self::Fork
+            | Self::New
             | Self::Model(_)
-            | Self::Agent(_)
+            | Self::Agent(Some(_))
             | Self::Resume(_)
             | Self::Fresh(_)
             | Self::Compact
@@ -183,26 +241,37 @@ impl Command {
             | Self::Reload
             | Self::Retract
             | Self::Rewind
-            | Self::Quit => {}
-        }
+            | Self::Quit => return None,
+        })
     }
 }
 
-fn tools(chat: &Chat, show: &Show) {
-    let width = show.width();
+/// The subject of commands that show information.
+pub(super) struct Shown<'a> {
+    pub(super) chat: &'a Chat,
+    pub(super) bench: &'a Workbench,
+    /// The width of the terminal, if it is known.
+    pub(super) width: Option<usize>,
+    /// What happens to calls that no permission rule is about.
+    pub(super) default_decision: &'a str,
+    /// The commands of the agent, with their descriptions.
+    pub(super) agent_commands: Vec<String>,
+}
+
+fn tools(chat: &Chat, width: Option<usize>) -> String {
     let tools = chat.toolbox().definitions();
     if tools.is_empty() {
-        show.tell("there are no tools");
+        return "there are no tools".to_owned();
     }
     let widest = tools.iter().map(|tool| tool.name.chars().count()).max();
     let widest = widest.unwrap_or_default().min(32);
-    for tool in tools {
+    let lines = tools.iter().map(|tool| {
         let sentence = tool.description.split(". ").next().unwrap_or_default();
         let sentence = sentence.lines().next().unwrap_or_default();
         let line = format!("{:<widest$}  {}", tool.name, on_one_line(sentence));
-        let line = width.map_or_else(|| line.clone(), |width| cut(&line, width - 1));
-        show.tell(&line);
-    }
+        width.map_or_else(|| line.clone(), |width| cut(&line, width - 1))
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
@@ -227,8 +296,15 @@ mod tests {
         assert_eq!(Command::parse("/review"), Some(Command::Review(None)));
         let aside = Command::Aside("How deep?".to_owned());
         assert_eq!(Command::parse("/btw How deep?"), Some(aside));
+        let shell = Command::Shell("ls -l | wc".to_owned());
+        assert_eq!(Command::parse("! ls -l | wc \n"), Some(shell));
+        let export = Command::Export(Some("my chat.md".to_owned()));
+        assert_eq!(Command::parse("/export my chat.md"), Some(export));
         for message in [
             "",
+            " !ls",
+            "!ls\nls",
+            "![a whale](whale.png)",
             "/",
             "/etc/hosts is what?",
             " /quit",

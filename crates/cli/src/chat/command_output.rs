@@ -18,6 +18,13 @@ fn lines(text: &str) -> impl DoubleEndedIterator<Item = &str> {
     })
 }
 
+/// Returns the lines of an output, indented.
+pub(super) fn all_lines(text: &str) -> Vec<String> {
+    lines(text)
+        .map(|line| format!("    {}", visible(line)))
+        .collect()
+}
+
 /// Returns the first and last lines of an output, indented.
 pub(super) fn folded(text: &str) -> Vec<String> {
     let lines: Vec<&str> = lines(text).collect();

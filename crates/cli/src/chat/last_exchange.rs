@@ -2,6 +2,7 @@
 
 use cachalot_model::{Block, Message, Role};
 
+use super::attachments::attachment;
 use super::mode::without_announcement;
 use crate::render::long_text::{self, first_lines};
 
@@ -33,7 +34,8 @@ impl LastExchange {
 }
 
 fn text(message: &Message) -> Option<String> {
-    let texts: Vec<&str> = message.content.iter().filter_map(Block::as_text).collect();
+    let texts = message.content.iter().filter_map(Block::as_text);
+    let texts: Vec<&str> = texts.filter(|text| attachment(text).is_none()).collect();
     Some(texts.join("\n").trim().to_owned()).filter(|text| !text.is_empty())
 }
 

@@ -1,7 +1,7 @@
 //! Messages about what commands and turns did, and the question about a plan.
 
 use cachalot_agent::chat::{Reloaded, Retracted};
-use cachalot_agent::{Chat, Team, UsageTotals};
+use cachalot_agent::{Chat, UsageTotals};
 
 use super::setup::told;
 use super::show::Show;
@@ -52,8 +52,8 @@ pub(super) fn sandbox_question() -> Question {
 }
 
 /// Lists the agents of a team, with a mark at the current one.
-pub(super) fn list_agents(team: &Team, chat: &Chat, show: &Show) {
-    for agent in &team.agents {
+pub(super) fn agents(chat: &Chat) -> String {
+    let lines = chat.agents().iter().map(|agent| {
         let mark = if agent.name == chat.agent().name {
             '*'
         } else {
@@ -61,8 +61,9 @@ pub(super) fn list_agents(team: &Team, chat: &Chat, show: &Show) {
         };
         let description = on_one_line(agent.description.trim());
         let line = format!("{mark} {}  {description}", agent.name);
-        show.tell(line.trim_end());
-    }
+        line.trim_end().to_owned()
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Describes the new tools and their cost.
@@ -76,18 +77,21 @@ pub(super) fn describe_reload(reloaded: &Reloaded) -> String {
     }
 }
 
-/// Describes the messages that were taken back.
+/// Describes the messages that were taken back without the effects of tools.
 pub(super) fn describe_retraction(retracted: &Retracted) -> String {
+    let taken_back = describe_taken_back(retracted);
+    format!("{taken_back}; what tools did is not undone")
+}
+
+/// Describes the messages that were taken back.
+pub(super) fn describe_taken_back(retracted: &Retracted) -> String {
     let text = on_one_line(&retracted.text);
     let behind = match retracted.others {
         0 => String::new(),
         1 => " and 1 message behind it".to_owned(),
         others => format!(" and {others} messages behind it"),
     };
-    format!(
-        "taken back: \"{}\"{behind}; what tools did is not undone",
-        cut(&text, MAX_SHOWN_CHARS)
-    )
+    format!("taken back: \"{}\"{behind}", cut(&text, MAX_SHOWN_CHARS))
 }
 
 /// Prints how to continue a session that its provider refuses; nothing for other errors.

@@ -1,5 +1,7 @@
 //! Names of models that `/model` completes and lists.
 
+use std::collections::BTreeMap;
+
 use cachalot_agent::Team;
 use cachalot_model::Models;
 
@@ -13,6 +15,8 @@ use crate::wiring::ProcessEnvironment;
 pub(super) struct ModelNames {
     /// Names that the agent file uses: the keys of `models:`, and the models of its agents.
     of_file: Vec<String>,
+    /// `provider/model` for each of these, as far as it is known.
+    full: BTreeMap<String, String>,
     /// Names in the catalog, by provider. Providers that cannot be called, as without a key, are left out.
     of_providers: Vec<(String, Vec<String>)>,
 }
@@ -50,10 +54,21 @@ impl ModelNames {
             let is_usable = names.iter().any(is_ready);
             is_usable.then(|| (provider.to_owned(), names))
         });
+        let full = of_file.iter().filter_map(|name| {
+            let model = models.find(name).ok()?;
+            let full = format!("{}/{}", model.provider(), model.name());
+            Some((name.clone(), full))
+        });
         Self {
             of_providers: of_providers.collect(),
+            full: full.collect(),
             of_file,
         }
+    }
+
+    /// Returns `provider/model` for the name of a model, if it is known, or else the name.
+    pub(super) fn full<'a>(&'a self, name: &'a str) -> &'a str {
+        self.full.get(name).map_or(name, String::as_str)
     }
 
     /// Returns all names, those of the file first.
@@ -85,7 +100,6 @@ impl ModelNames {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::path::Path;
     use std::sync::Arc;
 
@@ -142,6 +156,8 @@ models:
     fn names_are_those_of_the_file_and_of_usable_providers() {
         let of_file = ["fast", "openai/gpt-4o"];
         assert_eq!(names(&[]).all(), of_file);
+        assert_eq!(names(&[]).full("fast"), "openai/gpt-4o-mini");
+        assert_eq!(names(&[]).full("unknown"), "unknown");
         let with_keys = names(&["OPENAI_API_KEY", "MY_KEY"]).all();
         let (first, rest) = with_keys.split_at(of_file.len());
         assert_eq!(first, of_file);

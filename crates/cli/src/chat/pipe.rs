@@ -15,7 +15,10 @@ use serde_json::{Value, json};
 
 use super::agent_command;
 use super::attachments::{self, Folders};
+use super::command::Command;
 use super::event_stream::EventStream;
+use super::pipe_command;
+use super::resumption::Resumption;
 use super::setup::{ChatCallbacks, ChatSetup, close, failure};
 use super::show::Show;
 use super::sum;
@@ -42,6 +45,7 @@ pub(crate) async fn answer(setup: &ChatSetup<'_>, document: &mut Value) -> Resul
     let show = Arc::new(Show::new(setup.level(), false)?);
     // The question comes first: without one, nothing is opened.
     let question = question(setup.prompt).await?;
+    let command = pipe_command::find(&question)?;
     let mut interrupts = Interrupts::listen()?;
     let bench = setup.workbench(&show, setup.sandbox_settings()?).await?;
     let approver: Arc<dyn Approver> = if setup.arguments.yes {
@@ -63,18 +67,39 @@ pub(crate) async fn answer(setup: &ChatSetup<'_>, document: &mut Value) -> Resul
     let begun = setup.begin(&bench, &show, &callbacks, None, &mut interrupts);
     let mut chat = begun.await?;
     let cancel = CancellationToken::default();
-    let message = match message(&mut chat, &question, setup, &bench, &show, &cancel).await {
-        Ok(message) => message,
-        Err(trouble) => {
-            end(chat, &show, &mut interrupts).await;
-            close(&bench, &mut interrupts).await;
-            return Err(trouble);
+    // A command of the agent may have the name of none of the chat.
+    let command = command.filter(|_| agent_command::find(chat.agent(), &question).is_none());
+    let (question, is_fresh) = match command {
+        None => (question, false),
+        Some(Command::Fresh(Some(text))) => (text, true),
+        Some(command) => {
+            let running = pipe_command::run(&command, &mut chat, setup, &bench, &cancel);
+            let ran = interruptible(running, &cancel, &mut interrupts).await;
+            let answered = end_unsent(chat, setup, &bench, &show, &mut interrupts).await;
+            let text = &ran.unwrap_or_else(|| Err(answered.interrupted(setup)))?;
+            let output = PipeAnswer { text, report: None };
+            if format == OutputFormat::Text {
+                return output.print();
+            }
+            *document = answered.json(Some(&output), word(&Stop::End));
+            return Ok(());
+        }
+    };
+    let preparing = message(&mut chat, &question, setup, &bench, &show, &cancel);
+    let message = match interruptible(preparing, &cancel, &mut interrupts).await {
+        Some(Ok(message)) => message,
+        unsent => {
+            let ended = end_unsent(chat, setup, &bench, &show, &mut interrupts).await;
+            return Err(match unsent {
+                Some(Err(trouble)) => trouble,
+                _ => ended.interrupted(setup),
+            });
         }
     };
     let said = UserMessage {
         text: &message,
         typed: &question,
-        is_fresh: false,
+        is_fresh,
     };
     let turned = turn(&mut chat, said, &cancel, &show, &mut interrupts).await;
     let session = bench.keeps_sessions().then(|| chat.session().to_owned());
@@ -97,7 +122,7 @@ pub(crate) async fn answer(setup: &ChatSetup<'_>, document: &mut Value) -> Resul
         reviews: show.take_reviews(),
     };
     if as_json {
-        *document = answered.json(answer.as_ref(), &turned.ended);
+        *document = answered.json(answer.as_ref(), end_word(&turned.ended));
     }
     if setup.level() != Level::Quiet {
         answered.sum_up();
@@ -116,11 +141,55 @@ pub(crate) async fn answer(setup: &ChatSetup<'_>, document: &mut Value) -> Resul
     ended.and(printed)
 }
 
-/// Returns the message to send, and attaches the images that the prompt of the command line names. Text from
-/// stdin may come from a file, and attaches nothing.
+/// Runs work until a signal cancels it, and then until it has ended; a second signal abandons it. Returns `None` after
+/// a signal.
+async fn interruptible<T>(
+    work: impl Future<Output = T>,
+    cancel: &CancellationToken,
+    interrupts: &mut Interrupts,
+) -> Option<T> {
+    let mut work = Box::pin(work);
+    tokio::select! {
+        done = &mut work => return Some(done),
+        _ = interrupts.next() => cancel.cancel(),
+    }
+    tokio::select! {
+        _ = work => {}
+        _ = interrupts.next() => {}
+    }
+    None
+}
+
+/// Ends a chat in which nothing was sent. A session that this command has begun leaves nothing behind.
+async fn end_unsent(
+    chat: Chat,
+    setup: &ChatSetup<'_>,
+    bench: &Workbench,
+    show: &Show,
+    interrupts: &mut Interrupts,
+) -> PipeReport {
+    let (agent, session) = (chat.agent().name.clone(), chat.session().to_owned());
+    let is_new = Resumption::read(setup.arguments) == Resumption::New;
+    let is_forgotten = is_new && chat.messages().is_empty();
+    let total = end(chat, show, interrupts).await;
+    if is_forgotten {
+        bench.forget(&session).await;
+    }
+    close(bench, interrupts).await;
+    PipeReport {
+        agent,
+        session: Some(session).filter(|_| bench.keeps_sessions() && !is_forgotten),
+        total,
+        cut_off: show.cut_off(),
+        reviews: show.take_reviews(),
+    }
+}
+
+/// Returns the message to send, and attaches the files that the prompt of the command line names. Text from stdin may
+/// come from a file, and attaches nothing.
 ///
 /// # Errors
-/// An image cannot be attached, or the command of the agent failed.
+/// A file cannot be attached, or the command of the agent failed.
 async fn message(
     chat: &mut Chat,
     question: &str,
@@ -132,7 +201,7 @@ async fn message(
     let message = command_message(chat, question, setup, cancel).await?;
     let folders = Folders::new(bench.workspace(), setup.process_environment);
     let typed = setup.prompt.unwrap_or_default();
-    attachments::attach(chat, typed, folders, show).await?;
+    attachments::attach(chat, typed, folders, show, cancel).await?;
     Ok(message.unwrap_or_else(|| question.to_owned()))
 }
 
@@ -250,16 +319,11 @@ struct PipeReport {
 }
 
 impl PipeReport {
-    fn json(&self, answer: Option<&PipeAnswer<'_>>, ended: &TurnEnd) -> Value {
+    fn json(&self, answer: Option<&PipeAnswer<'_>>, ended: &str) -> Value {
         let report = answer.and_then(|answer| answer.report);
         json!({
             "answer": answer.map(|answer| answer.text),
-            "ended": match ended {
-                TurnEnd::Report(report) => word(&report.stop),
-                TurnEnd::Failed(error) if error.kind == ErrorKind::Conflict => "conflict",
-                TurnEnd::Failed(_) => "error",
-                TurnEnd::Left => "interrupted",
-            },
+            "ended": ended,
             "answered_by": report.and_then(|report| report.synthetic.as_ref()).map(words::synthetic),
             "agent": self.agent,
             "session": self.session,
@@ -284,6 +348,16 @@ impl PipeReport {
             Some(session) => format!("to continue, {}", setup.resume_command(session)),
             None => "nothing of it is kept".to_owned(),
         })
+    }
+}
+
+/// Returns the name of the end of a turn for `--json`.
+fn end_word(ended: &TurnEnd) -> &'static str {
+    match ended {
+        TurnEnd::Report(report) => word(&report.stop),
+        TurnEnd::Failed(error) if error.kind == ErrorKind::Conflict => "conflict",
+        TurnEnd::Failed(_) => "error",
+        TurnEnd::Left => "interrupted",
     }
 }
 

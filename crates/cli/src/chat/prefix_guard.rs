@@ -38,7 +38,7 @@ pub(super) async fn confirm(prompt: &Prompt, rewrite: &PrefixRewrite) -> bool {
 async fn ask_line(prompt: &Arc<PlainPrompt>) -> bool {
     let answer = Arc::clone(prompt).answer("  send it? [y]es, [n]o: ").await;
     match answer {
-        Input::Text(text) => matches!(text.trim(), "y" | "Y" | "yes" | "Yes"),
+        Input::Text { text, .. } => matches!(text.trim(), "y" | "Y" | "yes" | "Yes"),
         Input::End => false,
     }
 }

@@ -45,7 +45,7 @@ impl Prompt {
                 Some(text)
             }
             Self::Plain(prompt) => match Arc::clone(prompt).answer(label).await {
-                Input::Text(line) => Some(line),
+                Input::Text { text, .. } => Some(text),
                 Input::End => None,
             },
         }
@@ -117,7 +117,7 @@ impl PlainPrompt {
                 }
                 input.push('\n');
             }
-            Input::Text(unfenced(&input))
+            Input::text(unfenced(&input))
         });
         reading.await.unwrap_or(Input::End)
     }
@@ -129,7 +129,7 @@ impl PlainPrompt {
             self.asking.store(true, Ordering::SeqCst);
             discard_typed_input();
             write_to_terminal(question);
-            let line = read_line().map_or(Input::End, Input::Text);
+            let line = read_line().map_or(Input::End, Input::text);
             self.asking.store(false, Ordering::SeqCst);
             line
         });

@@ -71,8 +71,11 @@ impl TerminalPrompter {
         let mut notes = Vec::new();
         if let AnswerKind::Choice(values) = &field.kind {
             for (at, value) in values.iter().enumerate() {
-                let label = on_one_line(&choice_label(value));
-                notes.push(format!("    {}. {label}", at + 1));
+                let label = match field.choice_titles.get(at) {
+                    Some(title) => format!("{title} ({})", choice_label(value)),
+                    None => choice_label(value),
+                };
+                notes.push(format!("    {}. {}", at + 1, on_one_line(&label)));
             }
         }
         let mut hints: Vec<String> = field.kind.hint().into_iter().collect();

@@ -9,8 +9,11 @@ use crate::arguments::Chat;
 use crate::command_error::{CommandError, Result};
 use crate::render::local_time;
 use crate::render::visible::on_one_line;
+use crate::terminal::Entry;
 
-/// Maximum number of sessions to choose from.
+/// Maximum number of sessions in a list to choose from with the arrow keys.
+const MAX_ENTRIES: usize = 1_000;
+/// Maximum number of sessions that are printed with their numbers.
 const MAX_CHOICES: usize = 20;
 
 /// The session that a chat resumes.
@@ -57,15 +60,15 @@ impl Resumption {
             }
             Self::Choice => {
                 let prompt = prompt.ok_or_else(cannot_ask)?;
-                let listed = list(sessions, team, workspace, MAX_CHOICES).await?;
+                let maximum = match prompt {
+                    Prompt::Live(_) => MAX_ENTRIES,
+                    Prompt::Plain(_) => MAX_CHOICES,
+                };
+                let listed = list(sessions, team, workspace, maximum).await?;
                 if listed.is_empty() {
                     return Err(none(workspace));
                 }
-                show(&listed, prompt);
-                let line = prompt
-                    .ask("number of the session [1]: ", AskedBy::User)
-                    .await;
-                choose(listed, line.as_deref()).map(Some)
+                choose(listed, prompt).await.map(Some)
             }
         }
     }
@@ -110,28 +113,38 @@ fn cannot_ask() -> CommandError {
     )
 }
 
-/// Lists sessions with their numbers.
-fn show(sessions: &[(Millis, SessionOverview)], prompt: &Prompt) {
-    for (number, (saved, session)) in sessions.iter().enumerate() {
-        let title = session.head.title.as_deref().unwrap_or_default();
-        prompt.tell(&format!(
-            "{:>3}  {}  {:>4} messages  {}",
-            number + 1,
-            local_time::to_second(*saved),
+/// Lets the user choose a session, and returns its ID.
+async fn choose(sessions: Vec<(Millis, SessionOverview)>, prompt: &Prompt) -> Result<String> {
+    let entries = sessions.iter().map(|(saved, session)| Entry {
+        text: local_time::to_second(*saved),
+        help: format!(
+            "{:>4} messages  {}",
             session.messages,
-            on_one_line(title),
-        ));
-    }
-}
-
-/// Returns the ID of the session with the number in a line; the first one for an empty line.
-fn choose(sessions: Vec<(Millis, SessionOverview)>, line: Option<&str>) -> Result<String> {
-    let number = match line.map(str::trim) {
-        None => None,
-        Some("") => Some(1),
-        Some(text) => text.parse::<usize>().ok(),
+            on_one_line(session.head.title.as_deref().unwrap_or_default())
+        ),
+    });
+    let entries: Vec<Entry> = entries.collect();
+    let place = match prompt {
+        Prompt::Live(console) => console.pick("session: ", entries).await,
+        Prompt::Plain(_) => {
+            for (number, Entry { text, help }) in entries.iter().enumerate() {
+                prompt.tell(&format!("{:>3}  {text}  {help}", number + 1));
+            }
+            let line = prompt
+                .ask("number of the session [1]: ", AskedBy::User)
+                .await;
+            line.and_then(|line| place(&line))
+        }
     };
-    let chosen = number.and_then(|number| sessions.into_iter().nth(number.checked_sub(1)?));
+    let chosen = place.and_then(|place| sessions.into_iter().nth(place));
     let none = || CommandError::Interrupted("no session was chosen".to_owned());
     chosen.map(|(_, session)| session.head.id).ok_or_else(none)
+}
+
+/// Returns the index for the number in a line; the first one for an empty line.
+fn place(line: &str) -> Option<usize> {
+    match line.trim() {
+        "" => Some(0),
+        number => number.parse::<usize>().ok()?.checked_sub(1),
+    }
 }

@@ -1,4 +1,5 @@
-//! `/rewind`: brings back files that commands without a question have changed.
+//! `/rewind`: brings back files that a turn has changed: those that tools have written, and those that commands without a
+//! question have changed.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -8,11 +9,12 @@ use std::sync::Arc;
 
 use cachalot_process::{git_output, without_filters};
 use cachalot_tools::Workspace;
-use cachalot_tools::builtin::files::{FileCopies, RestoredFiles};
+use cachalot_tools::builtin::files::{FileCopies, RestoredFiles, revert};
+use cachalot_tools::workspace::ChangedFile;
 use tempfile::TempDir;
 use tokio::sync::Mutex;
 
-/// Number of turns that can be undone; the copies of older ones are removed.
+/// Number of turns that can be undone; what is known of older ones is removed.
 const MAX_TURNS: usize = 10;
 /// Maximum size of the copies of all turns but the newest one in bytes.
 const MAX_BYTES: u64 = 512 << 20;
@@ -21,18 +23,19 @@ const MAX_LIST_BYTES: usize = 16 << 20;
 /// Maximum number of entries of a workspace without git that are looked at.
 const MAX_ENTRIES: usize = 20_000;
 
-/// Copies of the files that git could not bring back, from before the commands of turns. They are removed with it.
+/// The changes of files by the turns of a chat. Before commands without a question, files are copied that git could not
+/// bring back. The copies are removed with it.
 pub(super) struct Rewind {
     workspace: Arc<Workspace>,
     environment: Arc<BTreeMap<String, String>>,
-    /// The directory for copies, which commands can neither read nor write.
-    folder: PathBuf,
+    /// The directory for copies, which commands can neither read nor write; `None` without a sandbox.
+    folder: Option<PathBuf>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// The copies of each turn with commands, the newest last.
+    /// The newest last.
     turns: Vec<Arc<Turn>>,
     /// The result for the current turn, once it has had a command.
     current: Option<Result<(), NotCopied>>,
@@ -43,16 +46,49 @@ struct State {
 #[error("{0}")]
 pub(super) struct NotCopied(String);
 
+/// A turn.
+#[derive(Default)]
 struct Turn {
-    copies: FileCopies,
+    /// The number of messages of the conversation before it.
+    messages: usize,
+    /// The files that tools have written.
+    changed: Vec<ChangedFile>,
+    /// The copies from before its first command.
+    copies: Option<Copies>,
+    /// True once a command without a question was to run in it.
+    has_commands: bool,
+    has_ended: bool,
+    /// True if not all of its files could be brought back.
+    is_incomplete: bool,
+}
+
+struct Copies {
+    files: FileCopies,
     _folder: TempDir,
+}
+
+/// A turn whose files were brought back.
+pub(super) struct RewoundTurn {
+    /// The number of messages of the conversation before it.
+    pub(super) messages: usize,
+    files: RestoredFiles,
+    commands: Commands,
+}
+
+/// The effect of the commands of a turn, as far as copies can undo it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Commands {
+    /// No command is known.
+    None,
+    Copied,
+    NotCopied,
 }
 
 impl Rewind {
     pub(super) fn new(
         workspace: Arc<Workspace>,
         environment: Arc<BTreeMap<String, String>>,
-        folder: PathBuf,
+        folder: Option<PathBuf>,
     ) -> Self {
         Self {
             workspace,
@@ -62,9 +98,61 @@ impl Rewind {
         }
     }
 
-    /// Lets the next command copy the files again.
-    pub(super) async fn begin_turn(&self) {
-        self.state.lock().await.current = None;
+    /// Begins a turn, before which the conversation has this number of messages, or continues the one that has not ended.
+    /// The next command of a new turn copies the files again.
+    pub(super) async fn begin_turn(&self, messages: usize) {
+        let mut state = self.state.lock().await;
+        self.collect_changes(&mut state);
+        if state.turns.last().is_some_and(|turn| !turn.has_ended) {
+            return;
+        }
+        state.current = None;
+        let last = state.turns.last_mut().and_then(Arc::get_mut);
+        // The message of such a turn was not sent.
+        if let Some(unused) = last.filter(|turn| turn.is_unused(messages)) {
+            unused.has_ended = false;
+            return;
+        }
+        state.turns.push(Arc::new(Turn {
+            messages,
+            ..Turn::default()
+        }));
+        state.limit();
+    }
+
+    /// Ends the turn: what changes its files from now on is something else. No effect on a turn that has ended.
+    pub(super) async fn end_turn(&self) {
+        let mut state = self.state.lock().await;
+        let Some(turn) = state.turns.last().map(Arc::clone) else {
+            return;
+        };
+        let workspace = Arc::clone(&self.workspace);
+        let noting = tokio::task::spawn_blocking(move || {
+            if let Some(copies) = turn.copies.as_ref().filter(|_| !turn.has_ended) {
+                copies.files.note_end(&workspace);
+            }
+        });
+        // Without a note, the files stay as they are.
+        let _ = noting.await;
+        if let Some(turn) = state.turns.last_mut().and_then(Arc::get_mut) {
+            turn.has_ended = true;
+        }
+    }
+
+    /// Forgets all turns: another conversation begins.
+    pub(super) async fn forget(&self) {
+        let mut state = self.state.lock().await;
+        self.collect_changes(&mut state);
+        *state = State::default();
+    }
+
+    /// Adds the changes of tools to the turn that has made them.
+    fn collect_changes(&self, state: &mut State) {
+        let changed = self.workspace.change_log().map(|log| log.take());
+        let turn = state.turns.last_mut().and_then(Arc::get_mut);
+        if let (Some(turn), Some(changed)) = (turn, changed) {
+            turn.changed.extend(changed);
+        }
     }
 
     /// Copies the files before the first command of a turn.
@@ -77,16 +165,17 @@ impl Rewind {
         if let Some(known) = &state.current {
             return known.clone();
         }
-        let copied = self.copy().await.map(|turn| {
-            state.turns.push(Arc::new(turn));
-            let is_too_much = |turns: &[Arc<Turn>]| {
-                let older = turns.iter().rev().skip(1);
-                let bytes: u64 = older.map(|turn| turn.copies.bytes()).sum();
-                turns.len() > MAX_TURNS || bytes > MAX_BYTES
-            };
-            while is_too_much(&state.turns) {
-                state.turns.remove(0);
+        let copied = self.copy().await;
+        if let Some(turn) = state.turns.last_mut().and_then(Arc::get_mut) {
+            turn.has_commands = true;
+        }
+        let copied = copied.map(|copies| {
+            let turn = state.turns.last_mut().and_then(Arc::get_mut);
+            // A command in the background may run after the turn, whose own copies stay.
+            if let Some(turn) = turn.filter(|turn| turn.copies.is_none()) {
+                turn.copies = Some(copies);
             }
+            state.limit();
         });
         state.current = Some(copied.clone());
         copied
@@ -97,16 +186,18 @@ impl Rewind {
         self.state.lock().await.current = Some(Ok(()));
     }
 
-    async fn copy(&self) -> Result<Turn, NotCopied> {
+    async fn copy(&self) -> Result<Copies, NotCopied> {
+        let folder = self.folder.clone();
+        let folder = folder.ok_or_else(|| NotCopied("there is no sandbox".to_owned()))?;
         let paths = self.files_without_git().await?;
-        let (workspace, folder) = (Arc::clone(&self.workspace), self.folder.clone());
+        let workspace = Arc::clone(&self.workspace);
         let copying = tokio::task::spawn_blocking(move || {
             let folder = tempfile::tempdir_in(folder);
             let folder =
                 folder.map_err(|error| NotCopied(format!("no place for copies: {error}")))?;
-            let copies = FileCopies::make(&workspace, paths, folder.path());
-            Ok(Turn {
-                copies: copies.map_err(|error| NotCopied(error.to_string()))?,
+            let files = FileCopies::make(&workspace, paths, folder.path());
+            Ok(Copies {
+                files: files.map_err(|error| NotCopied(error.to_string()))?,
                 _folder: folder,
             })
         });
@@ -114,25 +205,36 @@ impl Rewind {
         copied.map_err(|error| NotCopied(error.to_string()))?
     }
 
-    /// Brings back the files from before the last turn with commands; `None` if there is none. If all are back, the next
-    /// call brings back those of the turn before.
-    pub(super) async fn undo(&self) -> Option<RestoredFiles> {
+    /// Brings back the files from before the last turn; `None` if no turn of the conversation is known. The next call
+    /// brings back those of the turn before; first it repeats once what has failed.
+    pub(super) async fn undo(&self) -> Option<RewoundTurn> {
         let mut state = self.state.lock().await;
-        // The turn stays in the list until all of its files are back.
-        let turn = Arc::clone(state.turns.last()?);
+        self.collect_changes(&mut state);
         // The files are as before the commands, so that the next command needs new copies.
         state.current = None;
+        // The turn stays in the list until all of its files are back.
+        let turn = Arc::clone(state.turns.last()?);
+        let (messages, is_repeated) = (turn.messages, turn.is_incomplete);
+        let commands = match (turn.has_commands, &turn.copies) {
+            (false, _) => Commands::None,
+            (true, Some(_)) => Commands::Copied,
+            (true, None) => Commands::NotCopied,
+        };
         let workspace = Arc::clone(&self.workspace);
-        let restoring = tokio::task::spawn_blocking(move || turn.copies.restore(&workspace));
-        let restored = restoring.await.unwrap_or_else(|error| RestoredFiles {
-            restored: Vec::new(),
-            removed: Vec::new(),
+        let restoring = tokio::task::spawn_blocking(move || turn.restore(&workspace));
+        let files = restoring.await.unwrap_or_else(|error| RestoredFiles {
             failures: vec![error.to_string()],
+            ..RestoredFiles::default()
         });
-        if restored.failures.is_empty() {
-            state.turns.pop();
+        match state.turns.last_mut().and_then(Arc::get_mut) {
+            Some(turn) if !files.failures.is_empty() && !is_repeated => turn.is_incomplete = true,
+            _ => drop(state.turns.pop()),
         }
-        Some(restored)
+        Some(RewoundTurn {
+            messages,
+            files,
+            commands,
+        })
     }
 
     /// Returns the files that git could not bring back: those that it does not track, that differ from its index, or whose
@@ -213,29 +315,76 @@ impl Rewind {
     }
 }
 
-/// Describes what `/rewind` has done.
-pub(super) fn describe(restored: Option<&RestoredFiles>) -> String {
-    let Some(restored) = restored else {
-        return "there is nothing to bring back: no command has run without a question (`--sandbox=auto`), or all copies are used up".to_owned();
-    };
-    let mut lines = match restored.restored.len() {
-        0 => vec!["no file has changed that git does not have".to_owned()],
-        count => {
-            let mut lines = vec![format!(
-                "brought back, {count} of the files that git does not have:"
-            )];
-            let paths = restored.restored.iter();
-            lines.extend(paths.map(|path| format!("  {}", path.display())));
-            lines
+impl State {
+    /// Forgets old turns.
+    fn limit(&mut self) {
+        let is_too_much = |turns: &[Arc<Turn>]| {
+            let older = turns.iter().rev().skip(1);
+            let copies = older.filter_map(|turn| turn.copies.as_ref());
+            let bytes: u64 = copies.map(|copies| copies.files.bytes()).sum();
+            turns.len() > MAX_TURNS || bytes > MAX_BYTES
+        };
+        while is_too_much(&self.turns) {
+            self.turns.remove(0);
         }
-    };
-    lines.extend(
+    }
+}
+
+impl Turn {
+    /// Returns true if the turn before which the conversation has `messages` messages has changed nothing.
+    fn is_unused(&self, messages: usize) -> bool {
+        self.messages == messages && self.changed.is_empty() && !self.has_commands
+    }
+
+    /// Brings the files back. A copy precedes the record of a tool: a command of the turn may have changed the file, too,
+    /// and the copy is of the content before both.
+    fn restore(&self, workspace: &Workspace) -> RestoredFiles {
+        let copies = self.copies.as_ref().map(|copies| &copies.files);
+        let is_covered = |file: &&ChangedFile| {
+            let path = file.path.strip_prefix(workspace.root());
+            copies.is_some_and(|copies| path.is_ok_and(|path| copies.covers(path)))
+        };
+        let changed = self.changed.iter().filter(|file| !is_covered(file));
+        let mut restored = revert(workspace, &changed.cloned().collect::<Vec<_>>());
+        if let Some(copies) = copies {
+            let copied = copies.restore(workspace);
+            restored.restored.extend(copied.restored);
+            restored.failures.extend(copied.failures);
+        }
         restored
-            .failures
+    }
+}
+
+/// Describes the files that were brought back, and what stays.
+pub(super) fn describe(turn: &RewoundTurn) -> String {
+    let RestoredFiles {
+        restored,
+        removed,
+        failures,
+    } = &turn.files;
+    let mut lines = Vec::new();
+    for (what, paths) in [
+        ("brought back", restored),
+        ("removed, because it was new", removed),
+    ] {
+        let paths = paths.iter();
+        lines.extend(paths.map(|path| format!("{what}: {}", path.display())));
+    }
+    lines.extend(
+        failures
             .iter()
             .map(|why| format!("not brought back: {why}")),
     );
-    lines.push("what else has changed, git has: see `git status`; new files stay".to_owned());
+    if lines.is_empty() {
+        lines.push("no file that file tools have changed had to be brought back".to_owned());
+    }
+    match turn.commands {
+        Commands::None => {}
+        Commands::Copied => lines.push(
+            "what commands changed in files that git could bring back stays (`git diff` shows it), and so do files that they created".to_owned(),
+        ),
+        Commands::NotCopied => lines.push("what commands changed stays".to_owned()),
+    }
     lines.join("\n")
 }
 
@@ -245,12 +394,16 @@ mod tests {
 
     use std::fs;
 
+    use cachalot_tools::workspace::ChangeLog;
+
     use super::*;
 
     fn rewind(root: &TempDir, folder: &TempDir) -> Rewind {
-        let workspace = Arc::new(Workspace::open(root.path()).unwrap());
+        let workspace = Workspace::open(root.path()).unwrap();
+        let workspace = Arc::new(workspace.with_change_log(Arc::new(ChangeLog::default())));
         let environment = std::env::vars().collect();
-        Rewind::new(workspace, Arc::new(environment), folder.path().to_owned())
+        let folder = Some(folder.path().to_owned());
+        Rewind::new(workspace, Arc::new(environment), folder)
     }
 
     fn git(root: &TempDir, arguments: &[&str]) {
@@ -267,21 +420,23 @@ mod tests {
         let read = |path: &str| fs::read_to_string(at(path)).unwrap();
         fs::write(at("a"), "1").unwrap();
         let rewind = rewind(&root, &folder);
-        assert_eq!(rewind.undo().await, None);
-        for turn in ["2", "3"] {
-            rewind.begin_turn().await;
+        assert!(rewind.undo().await.is_none());
+        for (messages, turn) in ["2", "3"].into_iter().enumerate() {
+            rewind.begin_turn(messages).await;
             rewind.before_command().await.unwrap();
             fs::write(at("a"), "between").unwrap();
             // A second command of the turn copies nothing.
             rewind.before_command().await.unwrap();
             fs::write(at("a"), turn).unwrap();
+            rewind.end_turn().await;
         }
-        for before in ["2", "1"] {
-            let restored = rewind.undo().await.unwrap();
-            assert_eq!(restored.restored, [PathBuf::from("a")]);
+        for (messages, before) in [(1, "2"), (0, "1")] {
+            let rewound = rewind.undo().await.unwrap();
+            assert_eq!(rewound.messages, messages);
+            assert_eq!(rewound.files.restored, [PathBuf::from("a")]);
             assert_eq!(read("a"), before);
         }
-        assert_eq!(rewind.undo().await, None);
+        assert!(rewind.undo().await.is_none());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
@@ -291,14 +446,166 @@ mod tests {
         let at = |path: &str| root.path().join(path);
         fs::write(at("a"), "1").unwrap();
         let rewind = rewind(&root, &folder);
+        rewind.begin_turn(0).await;
         rewind.before_command().await.unwrap();
         fs::remove_file(at("a")).unwrap();
         fs::create_dir(at("a")).unwrap();
-        let restored = rewind.undo().await.unwrap();
-        assert_eq!(restored.failures.len(), 1, "{restored:?}");
+        rewind.end_turn().await;
+        let files = rewind.undo().await.unwrap().files;
+        assert_eq!(files.failures.len(), 1, "{files:?}");
         fs::remove_dir(at("a")).unwrap();
-        let restored = rewind.undo().await.unwrap();
-        assert_eq!(restored.restored, [PathBuf::from("a")]);
+        let files = rewind.undo().await.unwrap().files;
+        assert_eq!(files.restored, [PathBuf::from("a")]);
+        assert!(rewind.undo().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_turn_that_cannot_be_undone_blocks_no_earlier_one() {
+        let (root, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let at = |path: &str| root.path().join(path);
+        fs::write(at("a"), "1").unwrap();
+        let rewind = rewind(&root, &folder);
+        for messages in [0, 0, 2] {
+            // The second call continues the unused turn.
+            rewind.begin_turn(messages).await;
+            if messages == 0 {
+                rewind.end_turn().await;
+            }
+        }
+        rewind.before_command().await.unwrap();
+        fs::remove_file(at("a")).unwrap();
+        fs::create_dir(at("a")).unwrap();
+        rewind.end_turn().await;
+        for messages in [2, 2, 0] {
+            assert_eq!(rewind.undo().await.unwrap().messages, messages);
+        }
+        assert!(rewind.undo().await.is_none());
+    }
+
+    /// What `/rewind` writes is no change of the turn before, which would remove the file.
+    #[tokio::test]
+    async fn what_is_brought_back_stays_when_the_turn_before_is_undone() {
+        let (root, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let notes = root.path().join("notes");
+        fs::write(&notes, "mine").unwrap();
+        let rewind = rewind(&root, &folder);
+        rewind.begin_turn(0).await;
+        rewind.end_turn().await;
+        rewind.begin_turn(2).await;
+        rewind.before_command().await.unwrap();
+        fs::remove_file(&notes).unwrap();
+        rewind.end_turn().await;
+        let files = rewind.undo().await.unwrap().files;
+        assert_eq!(files.restored, [PathBuf::from("notes")]);
+        let files = rewind.undo().await.unwrap().files;
+        assert_eq!(files, RestoredFiles::default());
+        assert_eq!(fs::read_to_string(&notes).unwrap(), "mine");
+    }
+
+    #[tokio::test]
+    async fn what_the_user_changes_after_the_turn_stays() {
+        let (root, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let at = |path: &str| root.path().join(path);
+        for path in ["mine", "both", "theirs"] {
+            fs::write(at(path), "before").unwrap();
+        }
+        let rewind = rewind(&root, &folder);
+        rewind.begin_turn(0).await;
+        rewind.before_command().await.unwrap();
+        for path in ["both", "theirs"] {
+            fs::write(at(path), "command").unwrap();
+        }
+        rewind.end_turn().await;
+        for path in ["mine", "both"] {
+            fs::write(at(path), "user").unwrap();
+        }
+        // A command in the background copies nothing of this turn.
+        rewind.before_command().await.unwrap();
+        let files = rewind.undo().await.unwrap().files;
+        assert_eq!(files.restored, [PathBuf::from("theirs")]);
+        assert_eq!(files.failures.len(), 1, "{files:?}");
+        assert!(files.failures[0].contains("`both`"), "{files:?}");
+        for path in ["mine", "both"] {
+            assert_eq!(fs::read_to_string(at(path)).unwrap(), "user", "{path}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_tools_change_before_the_first_command_is_brought_back() {
+        let (root, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let at = |path: &str| root.path().join(path);
+        let rewind = rewind(&root, &folder);
+        let log = rewind.workspace.change_log().unwrap();
+        let edit = |path: &str, before: Option<&[u8]>| {
+            fs::write(at(path), "tool").unwrap();
+            let before = before.map(|before| (before, 0o644));
+            log.record(&rewind.workspace.root().join(path), before, Some(b"tool"));
+        };
+        rewind.begin_turn(0).await;
+        edit("edited", Some(b"before"));
+        edit("formatted", Some(b"before"));
+        edit("new", None);
+        edit("appended", None);
+        edit("theirs", Some(b"before"));
+        fs::write(at("theirs"), "user").unwrap();
+        rewind.before_command().await.unwrap();
+        for path in ["formatted", "appended"] {
+            fs::write(at(path), "command").unwrap();
+        }
+        rewind.end_turn().await;
+        let files = rewind.undo().await.unwrap().files;
+        assert_eq!(files.restored, ["edited", "formatted"].map(PathBuf::from));
+        assert_eq!(files.removed, [PathBuf::from("new")]);
+        assert_eq!(files.failures.len(), 2, "{files:?}");
+        assert!(files.failures[0].contains("`appended`"), "{files:?}");
+        assert!(files.failures[1].contains("`theirs`"), "{files:?}");
+        assert_eq!(fs::read_to_string(at("theirs")).unwrap(), "user");
+        for path in ["edited", "formatted"] {
+            assert_eq!(fs::read_to_string(at(path)).unwrap(), "before", "{path}");
+        }
+        assert!(!at("new").exists() && at("appended").exists());
+    }
+
+    #[tokio::test]
+    async fn what_stays_is_told() {
+        let (root, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let tracked = root.path().join("tracked");
+        fs::write(&tracked, "before").unwrap();
+        git(&root, &["init", "-q"]);
+        git(&root, &["add", "."]);
+        git(&root, &["commit", "-q", "-m", "first"]);
+        let rewind = rewind(&root, &folder);
+        for (has_command, told) in [(true, "`git diff` shows it"), (false, "no file that file")] {
+            rewind.begin_turn(0).await;
+            if has_command {
+                rewind.before_command().await.unwrap();
+                fs::write(&tracked, "command").unwrap();
+            }
+            rewind.end_turn().await;
+            let rewound = describe(&rewind.undo().await.unwrap());
+            assert!(rewound.contains(told), "{rewound}");
+            assert_eq!(rewound.contains("what commands changed"), has_command);
+        }
+        assert_eq!(fs::read_to_string(&tracked).unwrap(), "command");
+    }
+
+    #[tokio::test]
+    async fn a_turn_that_has_not_ended_continues() {
+        let (root, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let file = root.path().join("a");
+        fs::write(&file, "before").unwrap();
+        let rewind = rewind(&root, &folder);
+        rewind.begin_turn(0).await;
+        rewind.before_command().await.unwrap();
+        fs::write(&file, "first").unwrap();
+        rewind.begin_turn(1).await;
+        rewind.before_command().await.unwrap();
+        fs::write(&file, "second").unwrap();
+        rewind.end_turn().await;
+        let rewound = rewind.undo().await.unwrap();
+        assert_eq!(rewound.messages, 0);
+        assert_eq!(fs::read_to_string(&file).unwrap(), "before");
+        assert!(rewind.undo().await.is_none());
     }
 
     #[tokio::test]
@@ -312,7 +619,8 @@ mod tests {
         rewind.before_command().await.unwrap_err();
         rewind.permit_turn().await;
         rewind.before_command().await.unwrap();
-        rewind.begin_turn().await;
+        rewind.end_turn().await;
+        rewind.begin_turn(1).await;
         rewind.before_command().await.unwrap();
     }
 

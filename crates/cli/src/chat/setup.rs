@@ -188,19 +188,28 @@ impl ChatSetup<'_> {
                 local: settings.ltm.local && self.home.url.is_some(),
                 ..settings.ltm
             },
+            is_store_required: self.arguments.store.require_store,
             ..EngineOptions::new(environment, &self.home, &run, Arc::clone(&warn))
         };
         let Engine {
             store,
+            unanswered,
             cache,
             secret_set,
         } = opening.for_run().await?;
-        if store.is_none() {
-            warn("chat not saved; it cannot be resumed");
+        // A session that is resumed is in the store, and its error is reported then.
+        let unanswered = unanswered.filter(|_| Resumption::read(self.arguments) == Resumption::New);
+        match &unanswered {
+            Some(error) => warn(&format!(
+                "the store does not answer: {error}; chat not saved; it cannot be resumed"
+            )),
+            None if store.is_none() => warn("chat not saved; it cannot be resumed"),
+            None => {}
         }
         let parts = WorkbenchParts {
             process_environment: self.process_environment.clone(),
             store,
+            keeps_sessions: unanswered.is_none(),
             cache,
             secret_set,
             mode: self.mode(),
@@ -209,6 +218,8 @@ impl ChatSetup<'_> {
             warn,
             tell: Arc::new(move |message| tell.note(message)),
             reporter: Arc::clone(show) as _,
+            logs_changes: self.is_interactive,
+            asks_user: self.is_interactive,
         };
         Workbench::new(parts, &self.home, &workspace, self.file)
     }

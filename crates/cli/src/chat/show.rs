@@ -11,25 +11,27 @@ use cachalot_agent::{Event, Listener, ReviewReport};
 use cachalot_core::Cost;
 use cachalot_mcp::Reporter;
 use cachalot_model::Usage;
+use cachalot_prompt::Session;
 use cachalot_tools::{CallOutcome, LiveOutput, ToolCall, ToolCallResult};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 
-use super::command_output::{folded, last_lines};
+use super::command_output::{all_lines, folded, last_lines};
 use super::pending_answers::{PendingAnswers, Waiter};
 use super::review;
 use super::status::ChatStatus;
 use super::words;
 use crate::agent_names::{DELEGATION, REVIEW};
 use crate::command_error::{CommandError, Result};
-use crate::render::cut;
 use crate::render::style::Style;
 use crate::render::visible::{on_one_line, visible};
-use crate::render::{self, Level, time};
+use crate::render::{self, Level, cut, grouped, time};
 use crate::terminal::Console;
 
 /// ID of the wait for a model among running work.
 const MODEL: &str = "";
+/// The usual number of bytes of a token.
+const BYTES_PER_TOKEN: usize = 4;
 
 /// Prints turns.
 pub(crate) struct Show {
@@ -65,6 +67,8 @@ struct State {
     pending_answers: PendingAnswers,
     /// Text of the newest answer, if it is not streamed.
     held: String,
+    /// The number of bytes of the answer that is streaming, with its reasoning.
+    streamed: usize,
     /// Reviews that have ended.
     reviews: Vec<Value>,
 }
@@ -110,6 +114,7 @@ impl Show {
                 running: Vec::new(),
                 pending_answers: PendingAnswers::default(),
                 held: String::new(),
+                streamed: 0,
                 reviews: Vec::new(),
             }),
         })
@@ -160,9 +165,24 @@ impl Show {
         self.change_status(|status| status.sandbox = sandbox);
     }
 
-    /// Forgets the size of the conversation: another one begins.
-    pub(crate) fn forget_context(&self) {
-        self.change_status(ChatStatus::forget_context);
+    /// Shows the status of another conversation, which is empty.
+    pub(crate) fn forget_conversation(&self) {
+        self.change_status(ChatStatus::forget_conversation);
+    }
+
+    /// Shows the status of a session that continues.
+    pub(crate) fn resume_status(&self, session: &Session) {
+        let (totals, head) = (&session.totals, &session.head);
+        let window = self.window(&head.provider, &head.model);
+        let last = session.last_usage.as_ref();
+        self.change_status(|status| {
+            status.resume(&totals.usage, totals.spent.cost, last, window);
+        });
+    }
+
+    /// Returns the maximum number of tokens of a model's conversations, if it is known.
+    fn window(&self, provider: &str, model: &str) -> Option<u64> {
+        self.windows.get().and_then(|find| find(provider, model))
     }
 
     fn change_status(&self, change: impl FnOnce(&mut ChatStatus)) {
@@ -171,7 +191,7 @@ impl Show {
         };
         let mut status = self.status.lock();
         change(&mut status);
-        console.set_status(&status.line());
+        console.set_status(status.forms());
     }
 
     /// Adds a model call to the status line. `agent` is the one that called; `None` for a fork.
@@ -187,8 +207,7 @@ impl Show {
             self.change_status(|status| status.add_beside(usage, cost));
             return;
         }
-        let windows = self.windows.get();
-        let window = windows.and_then(|find| find(request.provider, request.model));
+        let window = self.window(request.provider, request.model);
         self.change_status(|status| {
             status.model = format!("{}/{}", request.provider, request.model);
             status.add(usage, cost, window);
@@ -270,6 +289,14 @@ impl Show {
                 self.line(&mut state, &self.style.dim(&line));
             }
         }
+    }
+
+    /// Ends a command of the user, and prints all of its output.
+    pub(super) fn end_command(&self, answer: &ToolCallResult, output: &str) {
+        let mut state = self.state();
+        state.running.retain(|running| running.id != answer.call.id);
+        self.end_work(&answer.call.id);
+        self.line(&mut state, &all_lines(output).join("\n"));
     }
 
     /// Ends a fork and returns the number of answers that were cut off in it, by the same rule.
@@ -394,7 +421,6 @@ impl Show {
             return;
         }
         self.flush_line_buffer(&mut state);
-        self.end_work(MODEL);
         match self.answer_console() {
             Some(console) => console.text(&visible(text)),
             None if self.terminal => state.write(&visible(text)),
@@ -473,9 +499,23 @@ impl Show {
         self.owned(agent, &words::call(call))
     }
 
+    /// Shows the size of the answer that is streaming.
+    fn streaming(&self, agent: &str, what: &str, text: &str) {
+        let mut state = self.state();
+        state.streamed += text.len();
+        let Some(console) = self.console.get() else {
+            return;
+        };
+        // The provider counts the tokens at the end of the answer only.
+        let tokens = grouped(state.streamed.div_ceil(BYTES_PER_TOKEN) as u64);
+        let label = format!("{what} · about {tokens} tokens");
+        console.label_work(MODEL, &self.owned(agent, &label));
+    }
+
     fn asked(&self, agent: &str) {
         let mut state = self.state();
         state.pending_answers.asked(Waiter::Turn);
+        state.streamed = 0;
         if self.is_own(agent) {
             state.held.clear();
         }
@@ -551,7 +591,7 @@ impl Show {
             (CallOutcome::Hit | CallOutcome::Coalesced, _) => self
                 .style
                 .success(&format!("{:<9}", answer.outcome.to_string())),
-            (CallOutcome::Ran(_), false) => self.style.notable(&format!("{:<9}", "ran")),
+            (CallOutcome::Ran(_), false) => format!("{:<9}", "ran"),
         };
         let label = self.label(agent, &answer.call);
         let column = self.column();
@@ -632,6 +672,7 @@ impl Listener for Show {
             Event::ModelCallStarted { agent, .. } => self.asked(agent),
             Event::Text { agent, text } => {
                 self.heard(Waiter::Turn);
+                self.streaming(agent, "answering", text);
                 if self.is_own(agent) {
                     self.text(text);
                 } else if self.level != Level::Quiet {
@@ -640,6 +681,7 @@ impl Listener for Show {
             }
             Event::Reasoning { agent, text } => {
                 self.heard(Waiter::Turn);
+                self.streaming(agent, "thinking", text);
                 if self.level == Level::Verbose {
                     self.line_buffer(&self.owned(agent, "thinking"), text);
                 }

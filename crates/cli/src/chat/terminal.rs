@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use super::agent_command;
 use super::approval::TerminalApprover;
 use super::attachments::{self, Folders};
-use super::command::Command;
-use super::messages::{advise, complain, list_agents, plan_question};
+use super::command::{Command, Shown};
+use super::messages::{advise, complain, plan_question};
 use super::mode::{ChatMode, ModeApprover};
 use super::model_names::ModelNames;
 use super::open_terminal::{open_terminal, windows};
@@ -26,6 +26,7 @@ use super::show::Show;
 use super::sum;
 use super::terminal_session::{NextStep, TerminalSession};
 use super::turn::{TurnEnd, UserMessage, is_truncated, turn};
+use super::user_command;
 use crate::agent_names::ASIDE;
 use crate::command_error::{CommandError, Result};
 use crate::interrupts::{Interrupts, Signal};
@@ -82,11 +83,9 @@ pub(crate) async fn run_chat(setup: &ChatSetup<'_>) -> Result<()> {
         cancel: Arc::clone(&under_way),
     };
     let environment = Arc::new(setup.process_environment.environment.clone());
-    let rewind = bench.copies().map(|folder| {
-        let folder = folder.to_owned();
-        Arc::new(Rewind::new(bench.files(), environment, folder))
-    });
-    let approver = setup.with_sandbox(approver, &bench, rewind.clone());
+    let copies = bench.copies().map(ToOwned::to_owned);
+    let rewind = Arc::new(Rewind::new(bench.files(), environment, copies));
+    let approver = setup.with_sandbox(approver, &bench, Some(Arc::clone(&rewind)));
     let mode = ChatMode::default();
     let approver: Arc<dyn Approver> = Arc::new(ModeApprover {
         next: approver,
@@ -126,6 +125,8 @@ pub(crate) async fn run_chat(setup: &ChatSetup<'_>) -> Result<()> {
         rewind,
         under_way,
         is_fresh: false,
+        ran: Vec::new(),
+        shown: String::new(),
     };
     chat_loop.run_to_end(&mut interrupts).await
 }
@@ -136,12 +137,16 @@ const ACCEPTANCE: &str = "The plan is accepted. Carry it out.";
 /// A running chat: commands and turns of the user.
 struct ChatLoop<'a> {
     session: TerminalSession<'a>,
-    /// The copies of files for `/rewind`; `None` without a sandbox.
-    rewind: Option<Arc<Rewind>>,
+    /// The changes of files, for `/rewind`.
+    rewind: Arc<Rewind>,
     /// Cancellation of the current turn.
     under_way: Arc<Mutex<CancellationToken>>,
     /// Set when the next message bypasses the response cache.
     is_fresh: bool,
+    /// The output of the user's commands since the last message, for the next one.
+    ran: Vec<String>,
+    /// The current input line without the content of long pasted texts, which attaches no files.
+    shown: String,
 }
 
 impl ChatLoop<'_> {
@@ -153,7 +158,8 @@ impl ChatLoop<'_> {
         let begun = match self.session.setup.prompt {
             Some(prompt) => {
                 self.session.prompt.show_message(prompt);
-                self.turn(prompt, prompt, false, interrupts).await
+                prompt.clone_into(&mut self.shown);
+                self.run_line(prompt, interrupts).await
             }
             None => Ok(NextStep::Continue),
         };
@@ -178,8 +184,11 @@ impl ChatLoop<'_> {
             }
             let next = match self.listen(interrupts).await {
                 Input::End => NextStep::Leave,
-                Input::Text(text) if text.trim().is_empty() => NextStep::Continue,
-                Input::Text(text) => self.run_line(&text, interrupts).await?,
+                Input::Text { text, .. } if text.trim().is_empty() => NextStep::Continue,
+                Input::Text { text, shown } => {
+                    self.shown = shown;
+                    self.run_line(&text, interrupts).await?
+                }
             };
             if next == NextStep::Leave {
                 return Ok(());
@@ -201,8 +210,20 @@ impl ChatLoop<'_> {
         }
     }
 
-    /// Runs a command of the agent, and a turn with its message.
+    /// Runs a command of the agent, whose calls belong to the turn with its message.
     async fn agent_command(
+        &mut self,
+        command: &CommandDefinition,
+        arguments: &str,
+        interrupts: &mut Interrupts,
+    ) -> Result<NextStep> {
+        self.begin_turn().await;
+        let next = self.calls_and_turn(command, arguments, interrupts).await;
+        self.rewind.end_turn().await;
+        next
+    }
+
+    async fn calls_and_turn(
         &mut self,
         command: &CommandDefinition,
         arguments: &str,
@@ -263,6 +284,28 @@ impl ChatLoop<'_> {
         command: &Command,
         interrupts: &mut Interrupts,
     ) -> Result<NextStep> {
+        let before = self.session.chat.session().to_owned();
+        let next = self.dispatch(command, interrupts).await;
+        // A fork continues the conversation.
+        if *command != Command::Fork && before != self.session.chat.session() {
+            self.ran.clear();
+            self.rewind.forget().await;
+        }
+        next
+    }
+
+    async fn dispatch(
+        &mut self,
+        command: &Command,
+        interrupts: &mut Interrupts,
+    ) -> Result<NextStep> {
+        // On a terminal with line editing, the agents are a list to choose from.
+        if *command != Command::Agent(None)
+            && let Some(output) = self.output(command)
+        {
+            self.session.show.tell(&output);
+            return Ok(NextStep::Continue);
+        }
         match command {
             Command::Quit => return Ok(NextStep::Leave),
             Command::New => return Ok(self.session.renew(interrupts).await),
@@ -270,51 +313,96 @@ impl ChatLoop<'_> {
             Command::Review(focus) => self.review(focus.as_deref()),
             Command::Aside(question) => return self.aside(question, interrupts).await,
             Command::Reload => return Ok(self.session.reload(interrupts).await),
-            Command::Model(None) => self.session.list_models(),
-            Command::Model(Some(model)) => {
-                let session = self.session.chat.session().to_owned();
-                return Ok(self.session.reopen(&session, Some(model), interrupts).await);
+            Command::Model(name) => {
+                return Ok(self.session.change_model(name.as_deref(), interrupts).await);
             }
-            Command::Agent(None) => list_agents(
-                &self.session.setup.team,
-                &self.session.chat,
-                &self.session.show,
-            ),
-            Command::Agent(Some(name)) => {
-                return Ok(self.session.switch_agent(name, interrupts).await);
+            Command::Agent(name) => {
+                return Ok(self.session.change_agent(name.as_deref(), interrupts).await);
             }
             Command::Resume(id) => return Ok(self.session.resume(id.as_deref(), interrupts).await),
-            Command::Rewind => {
-                let restored = match &self.rewind {
-                    Some(rewind) => rewind.undo().await,
-                    None => None,
-                };
-                let told = rewind::describe(restored.as_ref());
-                self.session.show.tell(&visible(&told));
-            }
+            Command::Fork => return Ok(self.session.fork(interrupts).await),
+            Command::Export(file) => self.session.export(file.as_deref()),
+            Command::Shell(line) => return Ok(self.shell(line, interrupts).await),
+            Command::Rewind => return Ok(self.rewind(interrupts).await),
             Command::Retract => return Ok(self.session.retract(interrupts).await),
             Command::Fresh(None) => {
                 self.is_fresh = true;
                 self.session.show.tell("the next message gets a new answer");
             }
             Command::Fresh(Some(text)) => return self.turn(text, text, true, interrupts).await,
-            other => {
-                other.tell(&self.session.chat, &self.session.bench, &self.session.show);
-                if *other == Command::Help {
-                    for line in agent_command::describe(self.session.chat.agent()) {
-                        self.session.show.tell(&on_one_line(&line));
-                    }
-                }
-                if *other == Command::Stats {
-                    let total = self.session.total();
-                    self.session.show.tell(&format!(
-                        "chat: {}",
-                        sum::line(&total, self.session.show.cut_off())
-                    ));
-                }
-            }
+            Command::Help
+            | Command::Session
+            | Command::Stats
+            | Command::Tools
+            | Command::Permissions
+            | Command::Servers
+            | Command::Unknown(_) => {}
         }
         Ok(NextStep::Continue)
+    }
+
+    /// Returns the output of a command that only shows information; `None` for others.
+    fn output(&self, command: &Command) -> Option<String> {
+        let TerminalSession {
+            chat, bench, show, ..
+        } = &self.session;
+        let output = command.output(&Shown {
+            chat,
+            bench,
+            width: show.width(),
+            default_decision: self.default_decision(),
+            agent_commands: agent_command::describe(chat.agent()),
+        })?;
+        if *command != Command::Stats {
+            return Some(output);
+        }
+        let total = sum::line(&self.session.total(), show.cut_off());
+        Some(format!("{output}\nchat: {total}"))
+    }
+
+    /// Describes what happens to calls that no permission rule is about.
+    fn default_decision(&self) -> &'static str {
+        match self.session.mode.get() {
+            PermissionMode::Plan => "plan mode refuses others",
+            _ if self.session.setup.arguments.yes => "others run, because of `--yes`",
+            PermissionMode::AcceptEdits => "edits of files run, and others are asked about",
+            _ => "others are asked about",
+        }
+    }
+
+    /// Runs a command line of the user.
+    async fn shell(&mut self, line: &str, interrupts: &mut Interrupts) -> NextStep {
+        let cancel = CancellationToken::default();
+        let TerminalSession {
+            bench, show, chat, ..
+        } = &self.session;
+        let running = user_command::run(line, &chat.agent().name, bench, show, &cancel);
+        let (ran, next) = cancellable(Box::pin(running), &cancel, interrupts).await;
+        match ran {
+            Ok(ran) => self.ran.extend(ran),
+            Err(error) => show.warn(&error.to_string()),
+        }
+        next
+    }
+
+    /// Begins a turn, which `/rewind` takes back, unless one has begun that has not ended.
+    async fn begin_turn(&self) {
+        let messages = self.session.chat.messages().len();
+        self.rewind.begin_turn(messages).await;
+    }
+
+    /// Takes back the last turn with the files that it has changed.
+    async fn rewind(&mut self, interrupts: &mut Interrupts) -> NextStep {
+        let undoing = self.session.bench.changing_files(self.rewind.undo());
+        let Some(turn) = undoing.await else {
+            self.session.show.tell(
+                "there is no turn to take back here: what turns of other processes have changed is not known; /retract takes back the last message only",
+            );
+            return NextStep::Continue;
+        };
+        let next = self.session.retract_to(turn.messages, interrupts).await;
+        self.session.show.tell(&visible(&rewind::describe(&turn)));
+        next
     }
 
     /// Replaces the conversation with a summary. On failure, the conversation is unchanged.
@@ -404,27 +492,26 @@ impl ChatLoop<'_> {
             }
             return Ok(next);
         }
-        let folders = Folders::new(
-            self.session.bench.workspace(),
-            self.session.setup.process_environment,
-        );
-        let attached =
-            attachments::attach(&mut self.session.chat, typed, folders, &self.session.show).await;
-        if let Err(error) = attached {
-            self.session.show.warn(&error.to_string());
+        let cancel = CancellationToken::default();
+        // The approver and the prompter share this place: open questions end with the turn.
+        self.under_way.lock().clone_from(&cancel);
+        let (attached, next) = self.attach(&cancel, interrupts).await;
+        if attached.is_err() || cancel.is_cancelled() {
+            if let Err(error) = attached {
+                self.session.show.warn(&error.to_string());
+            }
+            self.session.chat.clear_attachments();
             // The message was not sent, so that `/fresh` still holds for the next one.
             self.is_fresh |= is_fresh;
             if text == typed {
                 self.session.prompt.return_message(text);
             }
-            return Ok(NextStep::Continue);
+            return Ok(next);
         }
-        let cancel = CancellationToken::default();
-        // The approver and the prompter share this place: open questions end with the turn.
-        self.under_way.lock().clone_from(&cancel);
-        if let Some(rewind) = &self.rewind {
-            rewind.begin_turn().await;
-        }
+        let ran = std::mem::take(&mut self.ran);
+        ran.into_iter()
+            .for_each(|ran| self.session.chat.attach_text(ran));
+        self.begin_turn().await;
         // Before the turn: one that fails leaves its message in the session, too.
         self.session.is_empty = false;
         let answers_before = self.session.chat.total().model_calls;
@@ -443,6 +530,7 @@ impl ChatLoop<'_> {
             interrupts,
         )
         .await;
+        self.rewind.end_turn().await;
         let style = Style::of_stderr();
         match &turned.ended {
             TurnEnd::Report(report) => {
@@ -489,6 +577,25 @@ impl ChatLoop<'_> {
         } else {
             Ok(NextStep::Continue)
         }
+    }
+
+    /// Attaches the files that the input line names.
+    async fn attach(
+        &mut self,
+        cancel: &CancellationToken,
+        interrupts: &mut Interrupts,
+    ) -> (Result<()>, NextStep) {
+        let shown = std::mem::take(&mut self.shown);
+        let TerminalSession {
+            bench,
+            setup,
+            chat,
+            show,
+            ..
+        } = &mut self.session;
+        let folders = Folders::new(bench.workspace(), setup.process_environment);
+        let attaching = attachments::attach(chat, &shown, folders, show, cancel);
+        cancellable(Box::pin(attaching), cancel, interrupts).await
     }
 
     /// Asks about a message that makes the provider read an expired prefix anew, if the agent has a guard. Returns the

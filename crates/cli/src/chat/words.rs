@@ -79,7 +79,7 @@ pub(crate) fn why(answer: &ToolCallResult, all: bool, workspace: &str) -> Option
         CallOutcome::Refused => Some(first_sentence(answer)),
         CallOutcome::Ran(_) if answer.output.is_error => Some(first_sentence(answer)),
         CallOutcome::Ran(Some(why)) if all || is_worth_showing(why) => {
-            Some(on_one_line(&readable(why, workspace)))
+            Some(on_one_line(&render::reason::readable(why, Some(workspace))))
         }
         _ => None,
     }
@@ -91,27 +91,6 @@ fn is_worth_showing(why: &str) -> bool {
     [Reason::Absent, Reason::Off, Reason::Refresh]
         .iter()
         .all(|usual| *why != usual.to_string())
-}
-
-/// Returns the reason why a cached result was not served. The engine's name of a domain is replaced with the
-/// file that was written.
-fn readable(why: &str, workspace: &str) -> String {
-    const WRITTEN: &str = " was written to since";
-    let below = format!("{}/", workspace.trim_end_matches('/'));
-    let domain = why
-        .strip_suffix(WRITTEN)
-        .and_then(|domain| domain.split_once(':'));
-    match domain {
-        Some(("path" | "entries" | "tree", path)) if path == workspace => {
-            format!("the workspace{WRITTEN}")
-        }
-        Some(("path" | "entries" | "tree", path)) => {
-            format!("{}{WRITTEN}", path.strip_prefix(&below).unwrap_or(path))
-        }
-        Some(("workspace", _)) => "something unknown was done in the workspace since".to_owned(),
-        Some(("files", _)) => format!("what it was made from{WRITTEN}"),
-        _ => why.replace(&below, ""),
-    }
 }
 
 /// Returns the output of a command for the user, folded; nothing for other tools.
@@ -165,40 +144,6 @@ mod tests {
         assert_eq!(arguments(&short, &arguments_), "");
         assert_eq!(call(&of("{}").0), "tool");
         assert_eq!(call(&of("not json").0), "tool not json");
-    }
-
-    #[test]
-    fn reasons_are_user_facing_terms() {
-        for (why, told) in [
-            (
-                "entries:/w/a/b.md was written to since",
-                "a/b.md was written to since",
-            ),
-            (
-                "tree:/w was written to since",
-                "the workspace was written to since",
-            ),
-            (
-                "path:/else/x was written to since",
-                "/else/x was written to since",
-            ),
-            (
-                "workspace:/w was written to since",
-                "something unknown was done in the workspace since",
-            ),
-            (
-                "files:12ab was written to since",
-                "what it was made from was written to since",
-            ),
-            ("ltm was written to since", "ltm was written to since"),
-            (
-                "changed since: /w/a/b.md changed",
-                "changed since: a/b.md changed",
-            ),
-            ("expired", "expired"),
-        ] {
-            assert_eq!(readable(why, "/w"), told, "{why}");
-        }
     }
 
     #[test]

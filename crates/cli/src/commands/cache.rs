@@ -2,6 +2,7 @@
 
 mod copy;
 mod encrypt;
+mod export;
 mod list;
 mod stats;
 
@@ -10,8 +11,8 @@ use std::io::{BufReader, Read};
 use std::path::Path;
 
 use cachalot_cache::{
-    Cache, CacheBounds, CassetteError, EntryFilter, EntryInfo, HANDLE_LABEL, Key, LabelCriterion,
-    Scope, StoredEntry, is_cassette,
+    Cache, CacheBounds, EntryFilter, EntryInfo, HANDLE_LABEL, Key, LabelCriterion, Scope,
+    StoredEntry,
 };
 use cachalot_core::Problem;
 use cachalot_core::clock::iso8601;
@@ -24,8 +25,6 @@ use crate::arguments::{CacheCommand, EntrySelection, ReportArguments, StoreArgum
 use crate::command_error::{CommandError, Result};
 use crate::fleet_ledger::ReadCopy;
 use crate::home::Home;
-use crate::output_file::OutputFile;
-use crate::regular_file::open_regular;
 use crate::render;
 use crate::wiring::{Engine, EngineOptions, ProcessEnvironment, Warn};
 
@@ -52,6 +51,12 @@ impl Inspection<'_> {
         self.opening(&home).for_inspection()
     }
 
+    /// Opens the store to list what it has; see [`EngineOptions::for_listing`].
+    fn open_to_list(&self, place: &StoreArguments) -> Result<Engine> {
+        let home = self.home(place)?;
+        self.opening(&home).for_listing(place)
+    }
+
     fn home(&self, place: &StoreArguments) -> Result<Home> {
         self.process_environment.home(place.db.as_deref(), None)
     }
@@ -66,7 +71,7 @@ impl Inspection<'_> {
                 verbose,
                 report,
             } => {
-                let cache = self.open(&report.place)?.cache;
+                let cache = self.open_to_list(&report.place)?.cache;
                 let filter = list::filter(&cache, which).await?;
                 if report.json {
                     list::print_json(&cache, &filter).await
@@ -83,14 +88,16 @@ impl Inspection<'_> {
             } => {
                 if !all && *which == EntrySelection::default() {
                     return Err(CommandError::usage(
-                        Problem::new("nothing-named", "cache rm: nothing is named")
-                            .help("give a pattern, --kind, --action, --tag, or --all"),
+                        Problem::new("nothing-named", "cache rm: nothing is named").help(
+                            "give a pattern in quotes ('cache:NAME:*'), a key, --kind, --action, --tag, or --all; `cachalot cache ls` lists the entries",
+                        ),
                     ));
                 }
                 let cache = self.open(&report.place)?.cache;
                 let filter = list::filter(&cache, which).await?;
                 let removal = list::Removal {
                     filter: &filter,
+                    pattern: which.pattern.as_deref(),
                     with_ledger: *all,
                     dry_run: *dry_run,
                     verbose: *verbose,
@@ -100,7 +107,7 @@ impl Inspection<'_> {
             CacheCommand::Stats { fleet, report } => {
                 let home = self.home(&report.place)?;
                 let Some(url) = &fleet.ledger else {
-                    let cache = self.opening(&home).for_inspection()?.cache;
+                    let cache = self.open_to_list(&report.place)?.cache;
                     let (usage, place) = (cache.usage().await?, home.ledger.display().to_string());
                     return stats::stats(Some(usage), cache.ledger(), &place, &home, report.json);
                 };
@@ -137,11 +144,7 @@ impl Inspection<'_> {
                 let home = self.home(&report.place)?;
                 encrypt::encrypt(&self.opening(&home), report.json).await
             }
-            CacheCommand::Export {
-                file,
-                with_digest_key,
-                report,
-            } => self.export(file, *with_digest_key, report).await,
+            CacheCommand::Export(arguments) => export::export(self, arguments).await,
             CacheCommand::Import { file, report } => self.import(file, report).await,
         }
     }
@@ -230,36 +233,6 @@ impl Inspection<'_> {
         }
     }
 
-    async fn export(&self, file: &Path, with_key: bool, report: &ReportArguments) -> Result<()> {
-        let home = self.home(&report.place)?;
-        let cache = self.opening(&home).for_inspection()?.cache;
-        let key = if with_key {
-            Some(home.digest_key.load(self.warn.as_ref())?)
-        } else {
-            None
-        };
-        let mut output_file = OutputFile::new(file, &home)?;
-        check_overwritten(file)?;
-        let is_stdout = output_file.is_stdout();
-        let exported = cache.export(&mut output_file, key.as_ref()).await;
-        let exported = exported.map_err(not_exported)?;
-        output_file.persist()?;
-        let note = match exported.left_out {
-            0 => String::new(),
-            left_out => format!(
-                ", left out {left_out} whose keys hold secrets (--with-digest-key includes them)"
-            ),
-        };
-        if report.json && !is_stdout {
-            return render::json(&exported);
-        }
-        render::err(&format!(
-            "exported {}{note}",
-            render::count(exported.entries, "entry", "entries")
-        ));
-        Ok(())
-    }
-
     async fn import(&self, file: &Path, report: &ReportArguments) -> Result<()> {
         let home = self.home(&report.place)?;
         let cache = self.opening(&home).for_import()?.cache;
@@ -287,26 +260,6 @@ impl Inspection<'_> {
     }
 }
 
-/// Refuses to overwrite a file that is no cassette: it was named by mistake. An empty file and what is no regular
-/// file (a pipe, a device) are written to.
-fn check_overwritten(file: &Path) -> Result<()> {
-    if !std::fs::metadata(file).is_ok_and(|there| there.is_file() && there.len() > 0) {
-        return Ok(());
-    }
-    let opened = open_regular(file);
-    if opened
-        .and_then(|mut there| is_cassette(&mut there))
-        .is_ok_and(|is| is)
-    {
-        return Ok(());
-    }
-    let what = format!("`{}` exists and is no cassette", file.display());
-    let problem = Problem::new("no-cassette", what);
-    Err(CommandError::usage(
-        problem.help("write to another file, or remove this one first"),
-    ))
-}
-
 /// Stores the digest key of a cassette. A different key in the home is an error.
 fn store_digest_key(home: &Home, key: &cachalot_core::DigestKey, warn: &Warn) -> Result<()> {
     let path = &home.digest_key.path;
@@ -321,14 +274,6 @@ fn store_digest_key(home: &Home, key: &cachalot_core::DigestKey, warn: &Warn) ->
         )));
     }
     key.store(path).map_err(CommandError::failed)
-}
-
-/// Converts an error of an export. The reader of the cassette may be gone.
-fn not_exported(error: CassetteError) -> CommandError {
-    match error {
-        CassetteError::File(error) => error.into(),
-        error => CommandError::failed(error),
-    }
 }
 
 fn handle(entry_info: &EntryInfo) -> Option<&str> {
@@ -412,6 +357,9 @@ async fn absent(cache: &Cache, key: &str) -> Result<CommandError> {
     Ok(CommandError::failed(match others.as_slice() {
         [] if key.contains("{{") => format!(
             "{key} is a template, and entries are kept under what it renders to: `cachalot cache ls` lists them"
+        ),
+        [] if key.contains('*') => format!(
+            "{key} is a pattern, and one entry is shown: `cachalot cache ls '{key}'` lists the entries that match"
         ),
         [] => format!("nothing is cached under {key}: `cachalot cache ls` lists what is"),
         [one] => format!("what is cached under {key} is not yours: give its own key, {one}"),

@@ -68,8 +68,12 @@ async fn talk(
         ));
     }
     let home = process_environment.home(arguments.place.db.as_deref(), None)?;
-    let mut team = match &file {
-        Some(file) => team::load(file, process_environment)?,
+    let mut with_keys = process_environment.clone();
+    let loaded = file.as_deref();
+    let loaded = loaded.map(|file| team::load(file, &mut with_keys));
+    let process_environment = &with_keys;
+    let mut team = match loaded {
+        Some(team) => team?,
         None => built_in(arguments, process_environment, &home)?,
     };
     if let Some(model) = arguments.model.as_deref().filter(|_| file.is_some()) {

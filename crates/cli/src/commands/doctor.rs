@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use cachalot_backends::StoreUrl;
 use cachalot_backends::encrypted::{Encryption, SECRETS, SECRETS_FILE, State};
-use cachalot_core::{Clock, Problem};
+use cachalot_core::{Clock, Problem, disk};
 use cachalot_store::{
     Error, ErrorKind, Finding, Label, LabelMatch, PageRequest, PutResult, Record, RecordFilter,
     ReserveResult, Store, space,
@@ -46,6 +46,9 @@ const COUNT_TIMEOUT: Duration = Duration::from_secs(8);
 /// The topic of the digest key.
 const DIGEST_KEY: &str = "digest key";
 
+/// The topic of the ledger.
+const LEDGER: &str = "ledger";
+
 /// The topic of the secrets of records.
 const ENCRYPTION: &str = "encryption";
 
@@ -77,6 +80,28 @@ struct Check {
     status: Status,
     state: String,
     remedy: Option<String>,
+}
+
+impl Check {
+    /// Creates the check of a file or directory at `path`: its state, or what is wrong with it.
+    fn file(topic: &str, state: std::result::Result<String, String>, path: &Path) -> Self {
+        let (status, remedy) = match &state {
+            Ok(_) => (Status::Ok, None),
+            Err(_) => (
+                Status::Failed,
+                Some(format!(
+                    "check who may write at {}, or choose another place with --db or CACHALOT_DB",
+                    path.display()
+                )),
+            ),
+        };
+        Self {
+            topic: topic.to_owned(),
+            status,
+            state: state.unwrap_or_else(|fault| fault),
+            remedy,
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -163,14 +188,11 @@ pub(crate) async fn doctor(
     }
     let mut usable_key = Ok(());
     if home.url.is_none() && !home.database.exists() {
-        report.add(Finding::good(
-            "store",
-            "does not exist yet; the first run creates it",
-        ));
+        report.checks.push(check_new_store(&home));
     } else {
         (report.checks, usable_key) = checks(process_environment, &home, must_adopt, warn).await?;
     }
-    report.add(Finding::good("ledger", home.ledger.display().to_string()));
+    report.checks.push(check_ledger(&home));
     report.add(sandbox::finding());
     if arguments.json {
         render::json(&report)?;
@@ -192,10 +214,40 @@ pub(crate) async fn doctor(
     Err(CommandError::failed(
         if failed.iter().all(|check| check.topic == ENCRYPTION) {
             format!("records of {store} cannot be decrypted")
+        } else if failed.iter().all(|check| check.topic == LEDGER) {
+            "the ledger cannot be written: runs go on, and their payments are not recorded"
+                .to_owned()
         } else {
             format!("the store {store} does not work: runs go on without it")
         },
     ))
+}
+
+/// Checks that a store that does not exist can be created.
+fn check_new_store(home: &Home) -> Check {
+    let directory = home.database.parent().unwrap_or(Path::new("."));
+    let state = match disk::check_writable(directory) {
+        Ok(()) => Ok("does not exist yet; the first run creates it".to_owned()),
+        Err(error) => Err(format!("does not exist, and cannot be created: {error}")),
+    };
+    Check::file("store", state, directory)
+}
+
+/// Checks that the ledger can be written.
+fn check_ledger(home: &Home) -> Check {
+    let path = &home.ledger;
+    let written = if path.exists() {
+        let opened = std::fs::OpenOptions::new().append(true).open(path);
+        opened.map(drop)
+    } else {
+        disk::check_writable(path.parent().unwrap_or(Path::new(".")))
+    };
+    let place = path.display();
+    let state = match written {
+        Ok(()) => Ok(place.to_string()),
+        Err(error) => Err(format!("{place} cannot be written: {error}")),
+    };
+    Check::file(LEDGER, state, path)
 }
 
 /// True if the digest key of this machine was compared with that of the store, and is the same now.

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode, ExitStatus};
 use std::sync::Arc;
 
-use cachalot_core::{Problem, Secret};
+use cachalot_core::{DigestKey, Problem, Secret};
 use cachalot_gateway::{
     ClientTable, CommandRun, Gateway, GatewayOptions, Limits, Settings, StoreMetrics, Upstream,
 };
@@ -24,6 +24,7 @@ use parking_lot::Mutex;
 
 use self::bill::{Bill, Requests};
 use self::child::Signals;
+pub(crate) use self::child::end_by_signal;
 use self::mode::Mode;
 use self::setup::{Circumstances, Servers};
 use crate::arguments::Exec;
@@ -118,10 +119,17 @@ async fn run(
 
     let home = process_environment.home(arguments.place.db.as_deref(), None)?;
     let warn = warnings.collector();
-    let tenant_key = home.digest_key.load(&|_: &str| {})?;
+    let needs_store = mode.recording().is_some() || arguments.store.require_store;
+    let tenant_key = match home.digest_key.load(&|_: &str| {}) {
+        Ok(key) => key,
+        Err(fault) if home.digest_key.is_named() || needs_store => return Err(fault),
+        // The engine reports the fault, and the command runs without a store.
+        Err(_) => DigestKey::ephemeral()?,
+    };
     let run = run_id();
     let opening = EngineOptions {
         secrets: true,
+        is_store_required: arguments.store.require_store,
         ..EngineOptions::new(process_environment, &home, &run, Arc::clone(&warn))
     };
     if let Some(name) = mode.recording() {

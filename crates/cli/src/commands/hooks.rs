@@ -116,7 +116,7 @@ fn assemble(
     let mut configured = ModelConfiguration::default();
     let mut view: Arc<dyn AgentView> = Arc::new(PlaceholderAgent);
     if let Some(file) = &arguments.file {
-        let team = team::load(file, process_environment)?;
+        let team = team::load(file, &mut process_environment.clone())?;
         let wanted = arguments.agent.as_deref();
         let named = wanted.unwrap_or(&input.agent_name);
         let agent = match (team.agent(named), wanted) {
@@ -129,7 +129,12 @@ fn assemble(
         input.agent_name.clone_from(&agent.name);
         agent_directory.register(
             &team,
-            &models(process_environment, configured.clone(), &secret_set)?,
+            &models(
+                process_environment,
+                configured.clone(),
+                &secret_set,
+                Arc::clone(warn),
+            )?,
         );
         view = agent_directory.agent(&agent.name).unwrap_or(view);
     }
@@ -161,7 +166,12 @@ fn assemble(
     )?);
     let around = cachalot_hooks::HookDependencies {
         builtins: Arc::clone(&builtins) as Arc<Builtins>,
-        models: models(process_environment, configured, &secret_set)?,
+        models: models(
+            process_environment,
+            configured,
+            &secret_set,
+            Arc::clone(warn),
+        )?,
         http: process_environment.http()?,
         environment: Arc::new(process_environment.environment.clone()),
         clock: Arc::clone(&process_environment.clock),

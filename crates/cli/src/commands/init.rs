@@ -40,7 +40,7 @@ pub(crate) fn init(arguments: &Init, process_environment: &ProcessEnvironment) -
     write(&path, &text).map_err(|error| refused(&file, &error))?;
     let next = match arguments.kind {
         InitKind::Agent => format!("cachalot chat {name}"),
-        InitKind::Workflow => format!("cachalot run {name} -i text=\"good night\""),
+        InitKind::Workflow => format!("cachalot run {name}"),
     };
     render::err(&format!("{name} is written; next: {next}"));
     Ok(())

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cachalot_core::suggest::nearest;
+use cachalot_core::suggest::{did_you_mean, nearest};
 use cachalot_core::{Clock as _, Cost, Millis, Problem, SystemClock};
 use cachalot_model::{Capabilities, Catalog, CatalogEntry, Price, PriceChange, Rates, date};
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ struct Entry<'a> {
     listed: &'a CatalogEntry,
 }
 
-/// Lists the models of the catalog, or shows all data of one model.
+/// Lists the models of the catalog, or those whose names contain a text, or shows all data of one model.
 ///
 /// # Errors
 /// There is no such provider or model, or the user's own catalog file cannot be read.
@@ -34,16 +34,16 @@ pub(crate) fn models(
         Some(name) => vec![known_provider(&catalog, name)?],
         None => catalog.providers().collect(),
     };
-    let entries = match arguments.name.as_deref() {
+    let (entries, is_named) = match arguments.name.as_deref() {
         Some(name) => named(&catalog, &providers, name)?,
-        None => all(&catalog, &providers),
+        None => (all(&catalog, &providers), false),
     };
     let now = SystemClock.now();
     if arguments.json {
         let models: Vec<Value> = entries.iter().map(|entry| to_json(entry, now)).collect();
         return render::json(&models);
     }
-    if arguments.name.is_some() {
+    if is_named {
         let shown: Vec<String> = entries.iter().map(|entry| details(entry, now)).collect();
         return render::out(&shown.join("\n"));
     }
@@ -54,7 +54,16 @@ fn known_provider<'a>(catalog: &'a Catalog, name: &str) -> Result<&'a str> {
     let known: Vec<&str> = catalog.providers().collect();
     match known.iter().find(|known| **known == name) {
         Some(found) => Ok(found),
-        None => Err(unknown(("bad-value", "provider"), name, known)),
+        None => {
+            let message = format!(
+                "there is no provider `{}` in the catalog",
+                on_one_line(name)
+            );
+            let problem = Problem::new("bad-value", message);
+            Err(CommandError::usage(
+                problem.help(did_you_mean(name, &known)),
+            ))
+        }
     }
 }
 
@@ -75,8 +84,14 @@ fn entry<'a>(catalog: &'a Catalog, provider: &'a str, name: &str) -> Option<Entr
     })
 }
 
-/// Returns the models with this name: `model`, or `provider/model`. A snapshot's name returns its model.
-fn named<'a>(catalog: &'a Catalog, providers: &[&'a str], name: &str) -> Result<Vec<Entry<'a>>> {
+/// Returns the models with this name: `model`, or `provider/model`. A snapshot's name returns its model. Without such a
+/// model, returns those whose names, with their providers, contain the text. The second result is true for models of this
+/// name, and for the only one that contains it.
+fn named<'a>(
+    catalog: &'a Catalog,
+    providers: &[&'a str],
+    name: &str,
+) -> Result<(Vec<Entry<'a>>, bool)> {
     let of = |name: &str| -> Vec<Entry<'a>> {
         let found = providers
             .iter()
@@ -90,28 +105,50 @@ fn named<'a>(catalog: &'a Catalog, providers: &[&'a str], name: &str) -> Result<
         found = of(rest);
         found.retain(|entry| entry.provider == provider);
     }
-    if found.is_empty() {
-        let known = all(catalog, providers);
-        let with_provider = known
-            .iter()
-            .map(|model| format!("{}/{}", model.provider, model.name))
-            .collect::<Vec<_>>();
-        let candidates: Vec<&str> = if name.contains('/') {
-            with_provider.iter().map(String::as_str).collect()
-        } else {
-            known.iter().map(|model| model.name).collect()
-        };
-        return Err(unknown(("unknown-model", "model"), name, candidates));
+    if !found.is_empty() {
+        return Ok((found, true));
     }
-    Ok(found)
+    let mut containing = all(catalog, providers);
+    let part = name.to_lowercase();
+    containing.retain(|entry| {
+        let whole = format!("{}/{}", entry.provider, entry.name);
+        whole.to_lowercase().contains(&part)
+    });
+    match containing.len() {
+        0 => Err(no_model(catalog, providers, name)),
+        number => Ok((containing, number == 1)),
+    }
 }
 
-fn unknown((code, what): (&'static str, &str), name: &str, known: Vec<&str>) -> CommandError {
+/// Returns the error for a name that is no part of the name of a model, with the nearest one.
+fn no_model(catalog: &Catalog, providers: &[&str], name: &str) -> CommandError {
+    // A known provider is right, and only the rest is compared.
+    let qualified = name
+        .split_once('/')
+        .filter(|(provider, _)| providers.contains(provider));
+    if let Some((provider, rest)) = qualified {
+        let near = nearest(rest, catalog.models(provider)).map(|near| format!("{provider}/{near}"));
+        return unknown(name, near.as_deref());
+    }
+    let known = all(catalog, providers);
+    let with_provider: Vec<String> = known
+        .iter()
+        .map(|model| format!("{}/{}", model.provider, model.name))
+        .collect();
+    let near = if name.contains('/') {
+        nearest(name, with_provider.iter().map(String::as_str))
+    } else {
+        nearest(name, known.iter().map(|model| model.name))
+    };
+    unknown(name, near)
+}
+
+fn unknown(name: &str, near: Option<&str>) -> CommandError {
     let problem = Problem::new(
-        code,
-        format!("there is no {what} `{}` in the catalog", on_one_line(name)),
+        "unknown-model",
+        format!("there is no model `{}` in the catalog", on_one_line(name)),
     );
-    let help = match nearest(name, known) {
+    let help = match near {
         Some(near) => format!("did you mean `{near}`?"),
         None => "`cachalot models` lists the catalog".to_owned(),
     };

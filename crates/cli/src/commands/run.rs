@@ -1,5 +1,7 @@
 //! `cachalot run`.
 
+mod html;
+
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
@@ -10,7 +12,7 @@ use cachalot_core::{Problem, Secret, SourceSpan};
 use cachalot_model::Meter;
 use cachalot_sandbox::Mechanism;
 use cachalot_workflow::Runtime;
-use cachalot_workflow::actions::{self, cache::agent_segment};
+use cachalot_workflow::actions;
 use cachalot_workflow::format::{Agent, ScriptLimits};
 use cachalot_workflow::graph::{self, RunFailure, Scripts};
 use cachalot_workflow::report::{Event, Reporter};
@@ -18,16 +20,17 @@ use cachalot_workflow::script::{Python3Options, WorkerOptions, WorkerPool};
 use cachalot_workflow::session::SessionMemory;
 use serde_json::{Map, Value, json};
 
-use super::validate::{LoadedWorkflow, load};
+use super::validate::{LoadedWorkflow, load, segment};
 use crate::arguments::{HookFlags, Run, SandboxMode};
 use crate::backend::Backend;
 use crate::command_error::{CommandError, Result, Sources};
+use crate::html_file::HtmlFile;
 use crate::interrupts::Interrupts;
 use crate::python::{NEEDS_NETWORK, PythonPlan, PythonRunners};
 use crate::random::RandomNumbers;
 use crate::render::Level;
 use crate::render::failure::error_json;
-use crate::render::progress::{Progress, Sum};
+use crate::render::progress::{Progress, Step, Sum};
 use crate::render::visible::on_one_line;
 use crate::sandbox::{self, SandboxSettings, SandboxUse};
 use crate::wiring::{Engine, EngineOptions, ProcessEnvironment, Warn, run_id};
@@ -51,6 +54,13 @@ pub(crate) async fn run(arguments: &Run, process_environment: &ProcessEnvironmen
     render::stdout::open()?;
     let level = Level::from_flags(arguments.quiet, arguments.verbose);
     let progress = Arc::new(Progress::new(level, arguments.ndjson));
+    let html = match open_html(arguments, process_environment) {
+        Ok(html) => html,
+        Err(error) => {
+            print_failure(arguments, &error, Value::Null, Value::Null)?;
+            return Err(error);
+        }
+    };
     let prepared = match prepare(arguments, process_environment, &progress).await {
         Ok(prepared) => prepared,
         Err(error) => {
@@ -66,7 +76,7 @@ pub(crate) async fn run(arguments: &Run, process_environment: &ProcessEnvironmen
             render::out(&render::plan::render(&plan, arguments.verbose))
         }
     } else {
-        run_to_the_end(arguments, &prepared, &progress).await
+        run_to_the_end(arguments, &prepared, &progress, html).await
     };
     prepared.python.close().await;
     prepared.bench.close().await;
@@ -165,13 +175,16 @@ async fn run_to_the_end(
     arguments: &Run,
     prepared: &PreparedRun,
     progress: &Progress,
+    html: Option<HtmlFile<'_>>,
 ) -> Result<()> {
     let (agent, runtime) = (&prepared.agent, &prepared.runtime);
+    let clock = &runtime.clock;
+    let begun = clock.now();
     let mut interrupts = Interrupts::listen()?;
     let mut state = graph::initial_state(agent, prepared.initial.clone());
     let ended = tokio::select! {
         ended = graph::run_in(agent, &mut state, runtime, &prepared.scripts) => {
-            ended.map_err(|failure| command_error(failure, &prepared.sources))
+            ended.map_err(|failure| command_error(failure, &arguments.file, &prepared.sources))
         }
         // Dropping the run cancels all work in progress; stored results are kept.
         how = interrupted(&mut interrupts, runtime) => Err(CommandError::Interrupted(how)),
@@ -179,14 +192,45 @@ async fn run_to_the_end(
     let sum = progress.finish();
     let (state, report) = (
         Value::Object(state.into_fields()),
-        report(&sum, &prepared.python),
+        report(&sum, &runtime.run, &prepared.python),
     );
     let printed = match &ended {
         Ok(()) => print(arguments, state, report),
         Err(error) => print_failure(arguments, error, state, report),
     };
     progress.close(&sum);
-    ended.and(printed)
+    let reported = match html {
+        Some(html) => {
+            let run = html::Run {
+                file: &arguments.file,
+                begun,
+                ended: clock.now(),
+                sum: &sum,
+                error: ended.as_ref().err().map(ToString::to_string),
+            };
+            html::page(&run).and_then(|page| html.write(&page))
+        }
+        None => Ok(()),
+    };
+    if let (Err(_), Err(error)) = (&ended, &reported) {
+        render::warn(&error.to_string());
+    }
+    ended.and(printed).and(reported)
+}
+
+/// Opens the file of a report, before anything is paid for.
+fn open_html<'a>(
+    arguments: &'a Run,
+    process_environment: &ProcessEnvironment,
+) -> Result<Option<HtmlFile<'a>>> {
+    let path = arguments.html.as_deref();
+    if path == Some(Path::new("-")) {
+        let problem = Problem::new("no-file", "stdout has the state of the run");
+        return Err(CommandError::usage(
+            problem.help("name a file: `--html report.html`"),
+        ));
+    }
+    HtmlFile::open(path, arguments.place.db.as_deref(), process_environment)
 }
 
 /// Waits until the run is to end; returns the message for the user.
@@ -205,9 +249,10 @@ async fn interrupted(interrupts: &mut Interrupts, runtime: &Runtime) -> String {
     how
 }
 
-fn report(sum: &Sum, python: &UsedPython) -> Value {
+fn report(sum: &Sum, run: &str, python: &UsedPython) -> Value {
     let mut report = json!({
-        "steps": sum.steps,
+        "run": run,
+        "steps": sum.steps.iter().map(Step::json).collect::<Vec<_>>(),
         "paid": render::spend_json(&sum.paid),
         "failed": render::spend_json(&sum.failed),
         "saved": render::spend_json(&sum.saved),
@@ -243,11 +288,11 @@ fn print_failure(arguments: &Run, error: &CommandError, state: Value, report: Va
 }
 
 /// Converts a failed run to an error, with its place in the file if it has one.
-fn command_error(failure: RunFailure, sources: &Sources) -> CommandError {
+fn command_error(failure: RunFailure, file: &Path, sources: &Sources) -> CommandError {
     let message = failure.to_string();
     let problem = failure.place.as_ref().map(|place: &SourceSpan| {
         let mut problem = Problem::new(failure.kind, message.clone()).at(place);
-        if let Some(help) = remedy(&failure) {
+        if let Some(help) = remedy(&failure, file) {
             problem = problem.help(help);
         }
         Box::new((problem, sources.clone()))
@@ -259,8 +304,14 @@ fn command_error(failure: RunFailure, sources: &Sources) -> CommandError {
     }
 }
 
-/// Returns the help for a missing API key or an unreachable server.
-fn remedy(failure: &RunFailure) -> Option<String> {
+/// Returns the help for a missing input, a missing API key or an unreachable server.
+fn remedy(failure: &RunFailure, file: &Path) -> Option<String> {
+    if let Some(input) = missing_input(&failure.message) {
+        let file = file.display();
+        return Some(format!(
+            "if `{input}` is an input, give it: `cachalot run {file} -i {input}=TEXT`"
+        ));
+    }
     match failure.kind {
         "unauthorized" if failure.message.contains("no key") => {
             let named = |name: &&&str| failure.message.contains(&format!("{name}: no key"));
@@ -270,6 +321,16 @@ fn remedy(failure: &RunFailure) -> Option<String> {
         "connection_error" => models::missing_server(&failure.message),
         _ => None,
     }
+}
+
+/// Returns the field of the state that a template looks up and that there is not, if it has a plain name.
+fn missing_input(message: &str) -> Option<&str> {
+    let (_, rest) = message.split_once("`state.")?;
+    let (name, rest) = rest.split_once('`')?;
+    let is_plain = |character: char| character.is_alphanumeric() || character == '_';
+    let is_missing = rest.starts_with(" is undefined; no inputs given")
+        || rest.starts_with(" is undefined; inputs given");
+    (is_missing && name.chars().all(is_plain)).then_some(name)
 }
 
 async fn wire(
@@ -298,10 +359,12 @@ async fn wire(
         limits: settings.ledger.limits(),
         secrets: !secrets.is_empty(),
         shared: settings.memory.shared,
+        is_store_required: arguments.store.require_store,
         ..EngineOptions::new(process_environment, &home, &run, Arc::clone(&warn))
     };
     let Engine {
         store,
+        unanswered,
         cache,
         secret_set,
     } = match backend {
@@ -330,6 +393,7 @@ async fn wire(
     let parts = WorkbenchParts {
         process_environment: process_environment.clone(),
         store: store.clone(),
+        keeps_sessions: unanswered.is_none(),
         cache: cache.clone(),
         secret_set: Arc::clone(&secret_set),
         mode: mode(arguments),
@@ -339,24 +403,28 @@ async fn wire(
         // The run's own report shows the savings.
         tell: Arc::new(|_| {}),
         reporter: Arc::clone(progress) as _,
+        logs_changes: false,
+        asks_user: false,
     };
     let directory = &process_environment.directory;
     let bench = Workbench::new(parts, &home, directory, Some(&arguments.file))?;
-    let file = directory.join(&arguments.file);
-    // An agent without a name is identified by its file, independent of the path to it.
-    let file = std::fs::canonicalize(&file).unwrap_or(file);
     let rules = agent.team.as_ref().map(|team| team.permissions.clone());
     let mut tools = bench.tool_services(&rules.unwrap_or_default());
     if agent.actions.has_tools() {
         tools.notify(&cache);
     }
     let runtime = Runtime {
-        models: models::models(process_environment, agent.models.clone(), &secret_set)?,
+        models: models::models(
+            process_environment,
+            agent.models.clone(),
+            &secret_set,
+            Arc::clone(&warn),
+        )?,
         meter: Meter::new(agent.budget.clone(), Arc::clone(&process_environment.clock)),
         team: agent.team.clone(),
         agent_host: Some(Arc::new(bench.clone())),
         session: SessionMemory::default(),
-        agent: agent_segment(settings.name.as_deref(), agent.name.as_deref(), &file),
+        agent: segment(agent, &arguments.file, process_environment),
         run,
         directory: directory.clone(),
         environment: process_environment.environment.clone(),

@@ -13,6 +13,7 @@ pub(crate) fn schema(of: SchemaOf, process_environment: &ProcessEnvironment) -> 
     match of {
         SchemaOf::Agent => render::json(&agent_schema(process_environment)?),
         SchemaOf::Gateway => render::json(&cachalot_gateway::Config::schema()),
+        SchemaOf::McpPolicy => render::json(&cachalot_mcp::proxy_policy::ProxyPolicy::schema()),
         SchemaOf::Hooks => {
             let events: Map<_, _> = Event::all()
                 .map(|event| {

@@ -14,7 +14,7 @@ use cachalot_gateway::{
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::agent_file::{AgentFile, in_order};
+use crate::agent_file::{AgentFile, Expected, in_order};
 use crate::arguments::Serve;
 use crate::command_error::{CommandError, Result};
 use crate::digest_key::{self, Comparison, DigestKeyFile};
@@ -71,6 +71,7 @@ pub(crate) async fn serve(
         metrics: Some(store_metrics.clone()),
         bounds: config.bounds(),
         shared: config.shared_store(),
+        is_store_required: arguments.store.require_store,
         ..EngineOptions::new(process_environment, &home, &run, Arc::clone(&warn))
     };
     let engine = opening.for_run().await?;
@@ -228,7 +229,7 @@ impl ConfigFile<'_> {
         let source = AgentFile::read(self.file, self.process_environment)?;
         let environment = &self.process_environment.environment;
         let directory = source.path.parent().unwrap_or(Path::new(".")).to_owned();
-        let wrong = |problems| source.wrong(in_order(problems));
+        let wrong = |problems| source.wrong_as(Expected::Gateway, in_order(problems));
         let config = Config::parse(&source.name, &source.text).map_err(wrong)?;
         let resolved = if self.is_frozen {
             Settings::without_credentials(&config, environment, &directory)

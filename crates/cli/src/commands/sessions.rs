@@ -21,7 +21,7 @@ use crate::render::local_time::to_second;
 use crate::render::table::{self, Column, table};
 use crate::render::visible::on_one_line;
 use crate::render::{self, cut, grouped};
-use crate::wiring::{EngineOptions, ProcessEnvironment, Warn};
+use crate::wiring::{Engine, EngineOptions, ProcessEnvironment, Warn};
 
 /// The maximum length of a title in the list, in characters.
 const MAX_TITLE_CHARS: usize = 120;
@@ -37,7 +37,9 @@ pub(crate) async fn run(
 ) -> Result<()> {
     match command {
         SessionsCommand::Ls { place, all, json } => {
-            let sessions = open(place, process_environment, warn)?;
+            let home = process_environment.home(place.db.as_deref(), None)?;
+            let opening = EngineOptions::new(process_environment, &home, "", warn);
+            let sessions = sessions_of(opening.for_listing(place)?, process_environment)?;
             list(&sessions, *all, *json).await
         }
         SessionsCommand::Show {
@@ -99,6 +101,10 @@ pub(crate) fn open(
 ) -> Result<Sessions> {
     let home = process_environment.home(place.db.as_deref(), None)?;
     let engine = EngineOptions::new(process_environment, &home, "", warn).for_inspection()?;
+    sessions_of(engine, process_environment)
+}
+
+fn sessions_of(engine: Engine, process_environment: &ProcessEnvironment) -> Result<Sessions> {
     let store = engine
         .store
         .ok_or_else(|| CommandError::failed("there is no store"))?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cachalot_simulator::{Script, Simulator, SimulatorOptions};
 
-use crate::agent_file::AgentFile;
+use crate::agent_file::{AgentFile, Expected};
 use crate::arguments::Simulate;
 use crate::command_error::{CommandError, Result};
 use crate::interrupts::Interrupts;
@@ -22,7 +22,7 @@ pub(crate) async fn simulate(
         Some(path) => {
             let source = AgentFile::read(path, process_environment)?;
             let script = Script::parse(&source.name, &source.text);
-            script.map_err(|problems| source.wrong(problems))?
+            script.map_err(|problems| source.wrong_as(Expected::Script, problems))?
         }
     };
     let script = match arguments.latency {

@@ -2,12 +2,15 @@
 
 use std::path::Path;
 
+use cachalot_agent::Team;
 use cachalot_core::Problem;
+use cachalot_core::tree::Node;
 use cachalot_workflow::actions::action_tool;
+use cachalot_workflow::actions::cache::agent_segment;
 use cachalot_workflow::{actions, format};
 use serde_json::{Value, json};
 
-use crate::agent_file::{AgentFile, Kind, in_order};
+use crate::agent_file::{AgentFile, Expected, Kind, in_order};
 use crate::arguments::Validate;
 use crate::backend::Backend;
 use crate::command_error::{CommandError, Result, Sources};
@@ -15,13 +18,25 @@ use crate::python::PythonRunners;
 use crate::render::failure::problem_json;
 use crate::sandbox::{NetworkAccess, SandboxSettings};
 use crate::wiring::ProcessEnvironment;
-use crate::{hooks, render, team};
+use crate::{hooks, nanobot, render, team};
 
 /// A workflow, its backend and its text.
 pub(crate) struct LoadedWorkflow {
     pub(crate) agent: format::Agent,
     pub(crate) backend: Backend,
     pub(crate) sources: Sources,
+}
+
+/// Returns the name of a workflow in scopes and handles. A workflow without a name is identified by its file, independent
+/// of the path to it.
+pub(crate) fn segment(
+    agent: &format::Agent,
+    file: &Path,
+    process_environment: &ProcessEnvironment,
+) -> String {
+    let file = process_environment.directory.join(file);
+    let file = std::fs::canonicalize(&file).unwrap_or(file);
+    agent_segment(agent.settings.name.as_deref(), agent.name.as_deref(), &file)
 }
 
 /// Reads and checks the file of a workflow.
@@ -43,7 +58,9 @@ pub(crate) fn load(
         }),
         Err(problems) => {
             let root = source.parse().ok();
-            let team = root.filter(|root| Kind::from_root(root) == Kind::Team);
+            let is_team =
+                |root: &Node| Kind::from_root(root) == Kind::Team || nanobot::is_config(root);
+            let team = root.filter(is_team);
             let problems = team.map_or(problems, |root| vec![not_a_workflow(&source.name, &root)]);
             Err(source.wrong(problems))
         }
@@ -105,7 +122,7 @@ fn workflow(
     Ok(Err(problems))
 }
 
-fn not_a_workflow(name: &str, root: &cachalot_core::tree::Node) -> Problem {
+fn not_a_workflow(name: &str, root: &Node) -> Problem {
     let message = format!("{name} is a team of agents: it is talked to, and has no `nodes` to run");
     Problem::new("not-a-workflow", message)
         .at(&root.head())
@@ -128,32 +145,51 @@ async fn check(
     arguments: &Validate,
     process_environment: &ProcessEnvironment,
 ) -> Result<ValidFile> {
-    let source = AgentFile::read(file, process_environment)?;
+    let mut source = AgentFile::read(file, process_environment)?;
     let root = source.parse()?;
+    let team = |team: Team, source: &AgentFile| ValidFile {
+        holds: render::count(team.agents.len() as u64, "agent", "agents"),
+        warnings: team.warnings,
+        python_only: Vec::new(),
+        sources: source.sources(&[]),
+    };
+    let declared = |holds| ValidFile {
+        holds,
+        warnings: Vec::new(),
+        python_only: Vec::new(),
+        sources: Sources::new(),
+    };
+    if nanobot::is_config(&root) {
+        let mut with_keys = process_environment.clone();
+        let read = team::read_config(&mut source, &root, &mut with_keys)?;
+        return Ok(team(read, &source));
+    }
     match Kind::from_root(&root) {
-        Kind::Team => {
-            let team = team::read(&source, &root, process_environment)?;
-            Ok(ValidFile {
-                holds: render::count(team.agents.len() as u64, "agent", "agents"),
-                warnings: team.warnings,
-                python_only: Vec::new(),
-                sources: source.sources(&[]),
-            })
-        }
+        Kind::Team => Ok(team(
+            team::read(&source, &root, process_environment)?,
+            &source,
+        )),
         Kind::Gateway => {
             let config = cachalot_gateway::Config::from_root(&root);
-            let config = config.map_err(|problems| source.wrong(in_order(problems)))?;
+            let config = config
+                .map_err(|problems| source.wrong_as(Expected::Gateway, in_order(problems)))?;
             let (upstreams, keys) = config.counts();
-            Ok(ValidFile {
-                holds: format!(
-                    "{} and {}",
-                    render::count(upstreams as u64, "upstream", "upstreams"),
-                    render::count(keys as u64, "key", "keys")
-                ),
-                warnings: Vec::new(),
-                python_only: Vec::new(),
-                sources: Sources::new(),
-            })
+            Ok(declared(format!(
+                "{} and {}",
+                render::count(upstreams as u64, "upstream", "upstreams"),
+                render::count(keys as u64, "key", "keys")
+            )))
+        }
+        Kind::McpPolicy => {
+            let policy = cachalot_mcp::proxy_policy::ProxyPolicy::from_root(&root);
+            let policy = policy
+                .map_err(|problems| source.wrong_as(Expected::McpPolicy, in_order(problems)))?;
+            let (servers, tools) = policy.counts();
+            Ok(declared(format!(
+                "{} and {}",
+                render::count(servers as u64, "server", "servers"),
+                render::count(tools as u64, "entry of tools", "entries of tools")
+            )))
         }
         Kind::Workflow => {
             // What a run needs a flag for is no problem of the file.

@@ -11,7 +11,7 @@ use cachalot_prefix::log::LoggedRequest;
 use cachalot_prompt::{Level, Namespace, Node, Prompt, Session, normal};
 use serde_json::{Map, Value, json};
 
-use super::Step;
+use super::{RecordedTimes, Step};
 
 /// Returns the request of a log line. A line without a time counts as sent `pause` after the line before.
 pub(crate) fn from_log(logged: &LoggedRequest, before: Option<Millis>, pause: Millis) -> Step {
@@ -41,8 +41,13 @@ fn settings(namespace: &Namespace) -> Digest {
     Digest::sha256_of_parts(&parts)
 }
 
-/// Returns the requests of a session: one per answer, `pause` apart. Their original markers are unknown.
-pub(crate) fn from_session(session: &Session, pause: Millis) -> Vec<Step> {
+/// Returns the requests of a session, one per answer, and true if the ledger has the times of all of them. A request
+/// without a time counts as sent `pause` after the one before. Their original markers are unknown.
+pub(crate) fn from_session(
+    session: &Session,
+    recorded: &RecordedTimes,
+    pause: Millis,
+) -> (Vec<Step>, bool) {
     let head = &session.head;
     let messages = session.prompt.messages();
     let is_answer = |message: &&Arc<Message>| message.role == Role::Assistant;
@@ -52,19 +57,37 @@ pub(crate) fn from_session(session: &Session, pause: Millis) -> Vec<Step> {
         .iter()
         .enumerate()
         .filter(|(_, message)| is_answer(message));
-    answers
-        .zip(0..)
-        .map(|((index, _), number): (_, Millis)| Step {
+    let prompts: Vec<Prompt> = answers
+        .map(|(index, _)| session.prompt.without_last(messages.len() - index))
+        .collect();
+    let prefixes: Vec<String> = prompts.iter().map(prefix).collect();
+    let times = recorded.of(&prefixes);
+    let has_times = times.iter().all(Option::is_some);
+    let mut before = None;
+    let steps = prompts.into_iter().zip(times).map(|(prompt, time)| {
+        let assumed = || before.map_or(head.created, |before: Millis| before.saturating_add(pause));
+        let at = time.unwrap_or_else(assumed);
+        // An assumed time may be later than the recorded one of the next request.
+        let at = before.map_or(at, |before| at.max(before));
+        before = Some(at);
+        Step {
             format: head.format,
             provider: head.provider.clone(),
             model: head.model.clone(),
-            prompt: session.prompt.without_last(messages.len() - index),
+            prompt,
             settings: Digest::sha256(&[]),
             sent: None,
             tail: tail.clone(),
-            at: head.created.saturating_add(number.saturating_mul(pause)),
-        })
-        .collect()
+            at,
+        }
+    });
+    (steps.collect(), has_times)
+}
+
+/// Returns the digest under which the ledger records a request.
+fn prefix(prompt: &Prompt) -> String {
+    let sent = prompt.tip().map(|id| id.0);
+    sent.unwrap_or_else(|| Digest::sha256(&[])).to_string()
 }
 
 /// Returns the same prompt with texts as lists of one block, where the format has both, and with the roles

@@ -3,9 +3,11 @@
 use cachalot_cache::{CallKind, CallStatus, Difference, Explanation, LedgerRow};
 use cachalot_core::digest::abbreviate;
 use cachalot_core::text::{truncate, window};
+use cachalot_mcp::caching;
 use serde_json::Value;
 
 use super::local_time::to_second;
+use super::reason::readable;
 use super::table::{self, Column, table};
 use super::visible::on_one_line;
 use super::{grouped, spend};
@@ -19,9 +21,9 @@ const CHARS_BEFORE_DIFFERENCE: usize = 30;
 /// Fields of a broken prefix that its reason already contains.
 const FIELDS_IN_REASON: [&str; 4] = ["lost_tokens", "lost_cost", "place", "cause"];
 
-/// Renders the explanation as text: a sentence, the details of the call, and the differences. Digests are
-/// whole if `verbose` is set.
-pub(crate) fn render(explanation: &Explanation, verbose: bool) -> String {
+/// Renders the explanation as text: a sentence, the details of the call, and the differences. `writes` are calls that may
+/// have invalidated its answer, oldest first. Digests are whole if `verbose` is set.
+pub(crate) fn render(explanation: &Explanation, writes: &[LedgerRow], verbose: bool) -> String {
     let call = &explanation.call;
     let mut text = table::headline(&on_one_line(&headline(call)));
     let mut rows = details(call, verbose);
@@ -32,6 +34,7 @@ pub(crate) fn render(explanation: &Explanation, verbose: bool) -> String {
         ));
         return text + &details_table(rows);
     }
+    rows.extend(written_by(writes));
     rows.extend(explanation.payment.as_ref().map(paid));
     text += &details_table(rows);
     if is_payment(call) {
@@ -50,7 +53,9 @@ pub(crate) fn render(explanation: &Explanation, verbose: bool) -> String {
                 shown_key(nearest, verbose),
                 to_second(nearest.at)
             ));
-            lines.extend(explanation.differences.iter().map(difference));
+            let (plain, others) = plain(call, &explanation.differences);
+            lines.extend(plain.iter().map(|line| format!("  {line}")));
+            lines.extend(others.into_iter().map(difference));
             if explanation.hidden_difference {
                 lines.push("  they differ in something that is not shown: a secret, or a part that was too long".to_owned());
             } else if explanation.differences.is_empty() {
@@ -59,6 +64,9 @@ pub(crate) fn render(explanation: &Explanation, verbose: bool) -> String {
         }
         (None, None) if !matches!(call.answered, CallStatus::Hit | CallStatus::Stale) => {
             lines.push("there was no earlier call like it".to_owned());
+            if caching::is_of_one_session(call) {
+                lines.push("answers of the server are stored for one session: the policy does not say `stateless: true`".to_owned());
+            }
         }
         (None, None) => {}
     }
@@ -116,8 +124,37 @@ fn shown_key(row: &LedgerRow, verbose: bool) -> &str {
 fn paid(payment: &LedgerRow) -> (&'static str, String) {
     let (paid, at) = (spend(&payment.paid), to_second(payment.at));
     let reason = payment.reason.iter();
-    let reason: String = reason.map(|reason| format!(": {reason}")).collect();
+    let reason: String = reason
+        .map(|reason| format!(": {}", readable(reason, None)))
+        .collect();
     ("paid", format!("{paid} at {at}{reason}"))
+}
+
+/// Describes the last of the calls that may have invalidated an answer.
+fn written_by(writes: &[LedgerRow]) -> Option<(&'static str, String)> {
+    let (last, others) = writes.split_last()?;
+    let (_, tool) = caching::proxy_call(last)?;
+    let mut text = format!("`{tool}` at {}", to_second(last.at));
+    if let Some(reason) = &last.reason {
+        text += &format!(", which may change something: {reason}");
+    }
+    match others.len() {
+        0 => {}
+        1 => text += "; and 1 more call",
+        more => text += &format!("; and {more} more calls"),
+    }
+    Some(("written by", text))
+}
+
+/// Returns the differences that have plain words, and the others.
+fn plain<'a>(
+    call: &LedgerRow,
+    differences: &'a [Difference],
+) -> (Vec<String>, Vec<&'a Difference>) {
+    match caching::proxy_call(call) {
+        Some(_) => caching::plain_differences(differences),
+        None => (Vec::new(), differences.iter().collect()),
+    }
 }
 
 fn headline(call: &LedgerRow) -> String {
@@ -160,7 +197,10 @@ fn details(call: &LedgerRow, verbose: bool) -> Vec<(&'static str, String)> {
         ("not priced", &call.unpriced),
     ];
     for (name, text) in optional {
-        rows.extend(text.as_ref().map(|text| (name, text.clone())));
+        rows.extend(
+            text.as_ref()
+                .map(|text| (name, readable(text, None).into_owned())),
+        );
     }
     rows
 }

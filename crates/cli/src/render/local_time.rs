@@ -59,6 +59,11 @@ pub(crate) fn to_second(at: Millis) -> String {
     formatted(at, "%Y-%m-%d %H:%M:%S")
 }
 
+/// Returns the time of day: `14:03:07`.
+pub(crate) fn time_of_day(at: Millis) -> String {
+    formatted(at, "%H:%M:%S")
+}
+
 /// Returns the number of calendar days from one time to another, both included.
 pub(crate) fn days(first: Millis, last: Millis) -> u64 {
     let date = |at| Some(Local.timestamp_millis_opt(at).single()?.date_naive());

@@ -39,11 +39,44 @@ const MAX_PLAIN_LINES: u32 = 20;
 /// Steps, payments and savings of a run.
 #[derive(Default)]
 pub(crate) struct Sum {
-    pub(crate) steps: Vec<Value>,
+    pub(crate) steps: Vec<Step>,
     pub(crate) paid: Spend,
     /// Failed calls, which cost only time.
     pub(crate) failed: Spend,
     pub(crate) saved: Spend,
+}
+
+/// A step that has ended.
+pub(crate) struct Step {
+    pub(crate) node: String,
+    /// `None` for a failed step.
+    pub(crate) took: Option<Duration>,
+    pub(crate) result: StepResult,
+}
+
+/// The result of a step.
+pub(crate) enum StepResult {
+    /// It ran without asking the cache.
+    Ran,
+    /// It asked the cache.
+    Memoized(Memoized),
+    /// It failed, with the message.
+    Failed(String),
+}
+
+impl Step {
+    pub(crate) fn json(&self) -> Value {
+        let Self { node, took, result } = self;
+        let took = milliseconds(took.unwrap_or_default());
+        let step = json!({"node": node, "outcome": "ran", "ms": took});
+        match result {
+            StepResult::Ran => step,
+            StepResult::Memoized(memoized) => with_members(step, memoized_fields(memoized)),
+            StepResult::Failed(message) => {
+                json!({"node": node, "outcome": "failed", "error": message})
+            }
+        }
+    }
 }
 
 impl Progress {
@@ -143,11 +176,12 @@ impl Progress {
 
     fn finished(&self, node: &str, took: Duration) {
         let answers = self.ended(node);
-        for memoized in &answers {
-            self.line(&self.memoized_line(node, took, memoized));
-            self.add_step(step(node, took, Some(memoized)));
+        let is_plain = answers.is_empty();
+        for memoized in answers {
+            self.line(&self.memoized_line(node, took, &memoized));
+            self.add_step(node, Some(took), StepResult::Memoized(memoized));
         }
-        if answers.is_empty() {
+        if is_plain {
             let mut state = self.state();
             let times = state.plain.entry(node.to_owned()).or_default();
             *times = times.saturating_add(1);
@@ -160,12 +194,16 @@ impl Progress {
                 let more = self.style.dim("runs again; --verbose shows every time");
                 self.line(&format!("{node:<24} {more}"));
             }
-            self.add_step(step(node, took, None));
+            self.add_step(node, Some(took), StepResult::Ran);
         }
     }
 
-    fn add_step(&self, step: Value) {
-        self.state().sum.steps.push(step);
+    fn add_step(&self, node: &str, took: Option<Duration>, result: StepResult) {
+        self.state().sum.steps.push(Step {
+            node: node.to_owned(),
+            took,
+            result,
+        });
     }
 
     fn memoized_line(&self, node: &str, took: Duration, memoized: &Memoized) -> String {
@@ -194,11 +232,6 @@ impl Progress {
 
 fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1_000.0
-}
-
-fn step(node: &str, took: Duration, memoized: Option<&Memoized>) -> Value {
-    let step = json!({"node": node, "outcome": "ran", "ms": milliseconds(took)});
-    with_members(step, memoized.map_or(Value::Null, memoized_fields))
 }
 
 /// Returns the JSON fields of a memoized step. The duration of the step is known when it ends.
@@ -275,7 +308,7 @@ impl Reporter for Progress {
                     "{node:<24} {failed} {:>9}  {message}",
                     super::time(time)
                 ));
-                self.add_step(json!({"node": node, "outcome": "failed", "error": message}));
+                self.add_step(&node, None, StepResult::Failed(message));
             }
             Event::Retrying {
                 node,

@@ -270,17 +270,19 @@ fn cut_end_to(line: &str, maximum: usize) -> Cow<'_, str> {
 }
 
 /// Breaks a text into lines at blanks, and between characters that are two columns wide (Chinese, Japanese).
-/// A longer word stays whole.
+/// A longer word stays whole. All lines begin with the blanks of the text.
 fn wrapped(text: &str, maximum: usize) -> Vec<String> {
     if text.width() <= maximum {
         return vec![text.to_owned()];
     }
-    let mut lines = vec![String::new()];
-    for word in words(text) {
+    let rest = text.trim_start_matches(' ');
+    let indent = " ".repeat(text.len() - rest.len());
+    let mut lines = vec![indent.clone()];
+    for word in words(rest) {
         let line = lines.len() - 1;
         let is_full = lines[line].width() + word.trim_end().width() > maximum;
-        if is_full && !lines[line].is_empty() {
-            lines.push(String::new());
+        if is_full && lines[line].len() > indent.len() {
+            lines.push(indent.clone());
         }
         if let Some(line) = lines.last_mut() {
             line.push_str(word);
@@ -316,6 +318,13 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_keep_the_indentation_of_their_text() {
+        assert_eq!(wrapped("  one two three", 9), ["  one two", "  three"]);
+        assert_eq!(wrapped("  one", 3), ["  one"]);
+        assert_eq!(wrapped("one two", 4), ["one", "two"]);
+    }
 
     #[test]
     fn tables_are_as_wide_as_the_terminal_at_most() {

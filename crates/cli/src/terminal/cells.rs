@@ -65,6 +65,13 @@ pub(crate) fn widest(cluster: &str) -> usize {
     cluster.width().max(by_character)
 }
 
+/// Returns true if all terminals use the same number of cells for a text.
+pub(crate) fn has_certain_width(text: &str) -> bool {
+    let text = plain(text);
+    let mut clusters = text.graphemes(true);
+    clusters.all(|cluster| cluster.width() == widest(cluster))
+}
+
 /// Returns the number of rows that a row takes after the terminal was narrowed to `columns`.
 pub(crate) fn rows_at(row: &str, columns: usize) -> usize {
     let (mut rows, mut column) = (1, 0);
@@ -116,15 +123,16 @@ pub(crate) fn without_tabs(text: &str) -> String {
 }
 
 /// Row that is being filled.
+#[derive(Default)]
 struct Row {
     text: String,
     cells: usize,
-    /// The number of cells of the indentation, after which at least one cluster is placed.
-    start: usize,
     /// The colors and styles in effect.
     style: String,
     /// The last place where the row can be broken.
     gap: Option<Gap>,
+    /// True if the row has something else than spaces.
+    has_text: bool,
 }
 
 /// A place where a row can be broken.
@@ -136,13 +144,11 @@ struct Gap {
 }
 
 impl Row {
-    fn new(indent: usize, style: String) -> Self {
+    fn new(style: String) -> Self {
         Self {
-            text: format!("{}{style}", " ".repeat(indent)),
-            cells: indent,
-            start: indent,
+            text: style.clone(),
             style,
-            gap: None,
+            ..Self::default()
         }
     }
 
@@ -157,8 +163,11 @@ impl Row {
     fn cluster(&mut self, cluster: &str, cells: usize) {
         self.text.push_str(cluster);
         self.cells += cells;
+        self.has_text |= cluster != " ";
         // A line of Chinese or Japanese can be broken between any two characters.
-        if matches!(cluster, " " | "-" | "/") || cells > 1 {
+        let is_gap = matches!(cluster, " " | "-" | "/") || cells > 1;
+        // A break behind the indentation would leave an empty row.
+        if is_gap && self.has_text {
             self.gap = Some(Gap {
                 at: self.text.len(),
                 cells: self.cells,
@@ -168,43 +177,57 @@ impl Row {
     }
 
     /// Ends the row at its last gap, or here if there is none or what follows the gap would not fit into the
-    /// next row with its indentation. Returns the text of the row and the next row.
-    fn broken(mut self, width: usize, indent: usize) -> (String, Self) {
+    /// next row of `width` cells. Returns the text of the row and the next row.
+    fn broken(mut self, width: usize) -> (Filled, Self) {
         let cells = self.cells;
-        let usable = |gap: &Gap| gap.cells > self.start && indent + cells - gap.cells <= width;
-        match self.gap.take().filter(usable) {
+        match self.gap.take().filter(|gap| cells - gap.cells <= width) {
             Some(gap) => {
                 let rest = self.text.split_off(gap.at);
-                let mut next = Self::new(indent, gap.style.clone());
+                let mut next = Self::new(gap.style.clone());
                 next.text.push_str(&rest);
-                next.cells += self.cells - gap.cells;
+                next.cells = cells - gap.cells;
+                next.has_text = next.cells > 0;
                 next.style = self.style;
-                (ended(self.text, &gap.style), next)
+                (Filled::new(self.text, &gap.style), next)
             }
             None => {
-                let next = Self::new(indent, self.style.clone());
-                (ended(self.text, &self.style), next)
+                let next = Self::new(self.style.clone());
+                (Filled::new(self.text, &self.style), next)
             }
         }
     }
 }
 
-/// Ends the colors and styles of a row.
-fn ended(mut text: String, style: &str) -> String {
-    text.truncate(text.trim_end_matches(' ').len());
-    if !style.is_empty() {
-        text.push_str(RESET);
-    }
-    text
+/// A row that is full.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Filled {
+    pub(crate) text: String,
+    /// True if the text was broken at a space, which no row has.
+    pub(crate) ends_at_space: bool,
 }
 
-/// Wraps a text without line breaks into rows of at most `width` cells, between words if possible. Rows after
-/// the first one are indented.
-pub(crate) fn wrap(text: &str, width: usize, indent: usize) -> Vec<String> {
-    let width = width.max(2);
-    let indent = indent.min(width / 2);
-    let mut rows = Vec::new();
-    let mut row = Row::new(0, String::new());
+impl Filled {
+    /// Ends a row and its colors and styles.
+    fn new(mut text: String, style: &str) -> Self {
+        let length = text.trim_end_matches(' ').len();
+        let ends_at_space = length < text.len();
+        text.truncate(length);
+        if !style.is_empty() {
+            text.push_str(RESET);
+        }
+        Self {
+            text,
+            ends_at_space,
+        }
+    }
+}
+
+/// Breaks a text without line breaks into rows, between words if possible: the first one of at most `first` cells,
+/// others of at most `rest` cells.
+pub(crate) fn fill(text: &str, first: usize, rest: usize) -> Vec<Filled> {
+    let (first, rest) = (first.max(1), rest.max(1));
+    let mut rows: Vec<Filled> = Vec::new();
+    let mut row = Row::default();
     for piece in pieces(text) {
         let cluster = match piece {
             Piece::Code(code) => {
@@ -214,23 +237,48 @@ pub(crate) fn wrap(text: &str, width: usize, indent: usize) -> Vec<String> {
             Piece::Cluster(cluster) => cluster,
         };
         let cells = widest(cluster);
-        while row.cells + cells > width && row.cells > row.start {
+        loop {
+            let width = if rows.is_empty() { first } else { rest };
+            if row.cells + cells <= width || row.cells == 0 {
+                break;
+            }
             if cluster == " " {
                 row.gap = None;
             }
-            let (full, next) = row.broken(width, indent);
+            let (full, next) = row.broken(rest);
             rows.push(full);
             row = next;
         }
         // A space at which the text was broken.
-        if cluster == " " && !rows.is_empty() && row.cells == row.start {
+        if cluster == " "
+            && row.cells == 0
+            && let Some(before) = rows.last_mut()
+        {
+            before.ends_at_space = true;
             continue;
         }
         row.cluster(cluster, cells);
     }
     let open = !row.style.is_empty();
-    rows.push(if open { row.text + RESET } else { row.text });
+    rows.push(Filled {
+        text: if open { row.text + RESET } else { row.text },
+        ends_at_space: false,
+    });
     rows
+}
+
+/// Wraps a text without line breaks into rows of at most `width` cells, between words if possible. Rows after
+/// the first one are indented.
+pub(crate) fn wrap(text: &str, width: usize, indent: usize) -> Vec<String> {
+    let width = width.max(2);
+    let indent = " ".repeat(indent.min(width / 2));
+    let rows = fill(text, width, width - indent.len()).into_iter();
+    rows.enumerate()
+        .map(|(place, row)| match place {
+            0 => row.text,
+            _ => format!("{indent}{}", row.text),
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -253,6 +301,8 @@ mod tests {
         // What follows the space would not fit into the next row with its indentation.
         assert_eq!(wrap(" abcdefgh", 7, 3), [" abcdef", "   gh"]);
         assert_eq!(wrap("", 10, 0), [""]);
+        // A word that is too long stays behind its indentation.
+        assert_eq!(wrap("  abcdefgh", 7, 2), ["  abcde", "  fgh"]);
     }
 
     #[test]
@@ -272,6 +322,8 @@ mod tests {
         // A wide character does not fit in the last cell.
         assert_eq!(rows_at("a鯨鯨", 4), 2);
         assert_eq!(rows_at("", 4), 1);
+        assert!(has_certain_width("\x1b[1m鯨 a\x1b[0m"));
+        assert!(!has_certain_width("a 👨‍👩‍👧"));
     }
 
     proptest! {

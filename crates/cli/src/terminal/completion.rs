@@ -2,13 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use super::cells;
 use super::editor::Editor;
+use super::entries::{self, Entry, Step};
 use crate::render::style::Style;
-use crate::render::visible::on_one_line;
 
-/// The maximum number of suggestions.
-const MAX_SUGGESTIONS: usize = 8;
+/// The maximum number of files that are suggested.
+const MAX_SUGGESTIONS: usize = 1_000;
 /// The maximum number of rows that show them.
 const MAX_ROWS: usize = 6;
 /// The maximum number of files that are looked at for one suggestion.
@@ -20,8 +19,8 @@ const SKIPPED: [&str; 3] = ["target", "node_modules", "__pycache__"];
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CommandHint {
     /// With its slash: `/model`.
-    pub(crate) name: &'static str,
-    pub(crate) help: &'static str,
+    pub(crate) name: String,
+    pub(crate) help: String,
     /// The values of its argument, if they are known.
     pub(crate) values: Vec<String>,
 }
@@ -39,16 +38,10 @@ pub(crate) struct Completer {
 pub(super) struct Suggestions {
     /// Byte offset of the part that a suggestion replaces.
     pub(super) start: usize,
-    pub(super) items: Vec<Suggestion>,
+    pub(super) items: Vec<Entry>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Suggestion {
-    pub(super) text: String,
-    pub(super) help: String,
-}
-
-/// Suggestions below the input line, which Tab goes through.
+/// Suggestions below the input line, which Tab and the arrow keys go through.
 #[derive(Debug, Default)]
 pub(super) struct SuggestionList {
     suggestions: Suggestions,
@@ -73,19 +66,35 @@ impl SuggestionList {
         };
     }
 
-    /// Accepts the next suggestion.
-    pub(super) fn accept(&mut self, completer: &Completer, editor: &mut Editor) {
+    /// Accepts the next or the previous suggestion.
+    pub(super) fn accept(&mut self, step: Step, completer: &Completer, editor: &mut Editor) {
         let items = &self.suggestions.items;
-        let next = self.accepted.map_or(0, |accepted| accepted + 1);
-        let Some(item) = items.get(next % items.len().max(1)) else {
+        let place = step.from(self.accepted, items.len());
+        let Some(item) = items.get(place) else {
             return;
         };
         editor.replace_from(self.suggestions.start, &item.text);
-        if items.len() > 1 {
-            self.accepted = Some(next % items.len());
-            return;
+        self.accepted = Some(place);
+        if items.len() == 1 {
+            self.end_part(completer, editor);
         }
-        if !item.text.ends_with('/') {
+    }
+
+    /// Ends the part of the input that an accepted suggestion has replaced, if it is the name of a file. Returns false
+    /// for other parts.
+    pub(super) fn settle_file(&mut self, completer: &Completer, editor: &mut Editor) -> bool {
+        let items = self
+            .accepted
+            .and_then(|place| self.suggestions.items.get(place));
+        let is_file = items.is_some_and(|item| item.text.starts_with('@'));
+        if is_file {
+            self.end_part(completer, editor);
+        }
+        is_file
+    }
+
+    fn end_part(&mut self, completer: &Completer, editor: &mut Editor) {
+        if !editor.before().ends_with('/') {
             editor.insert(" ");
         }
         // The content of the directory, or the values of the command.
@@ -94,28 +103,25 @@ impl SuggestionList {
 
     /// Returns the rows of the suggestions.
     pub(super) fn rows(&self, room: usize, style: Style) -> Vec<String> {
-        let items = self.suggestions.items.iter();
-        let widest = items.clone().map(|item| cells::width(&item.text)).max();
-        let widest = widest.unwrap_or_default().min(room / 2);
-        let first = self
-            .accepted
-            .map_or(0, |accepted| (accepted + 1).saturating_sub(MAX_ROWS));
-        let rows = items.enumerate().skip(first).take(MAX_ROWS);
-        rows.map(|(place, item)| {
-            let text = on_one_line(&item.text);
-            let gap = " ".repeat(widest.saturating_sub(cells::width(&text)) + 2);
-            let row = cells::cut(&format!("  {text}{gap}{}", item.help), room);
-            if self.accepted == Some(place) {
-                style.strong(row.trim_end())
-            } else {
-                style.dim(row.trim_end())
-            }
-        })
-        .collect()
+        entries::rows(
+            &self.suggestions.items,
+            self.accepted,
+            MAX_ROWS,
+            room,
+            style,
+        )
     }
 }
 
 impl Completer {
+    /// Returns the only command whose name begins with a text, unless the text is a whole name.
+    pub(super) fn only_command(&self, text: &str) -> Option<&str> {
+        let names = self.commands.iter().map(|command| command.name.as_str());
+        let mut matching = names.filter(|name| text.len() > 1 && name.starts_with(text));
+        let only = matching.next()?;
+        (only != text && matching.next().is_none()).then_some(only)
+    }
+
     /// Returns suggestions for the text before the cursor.
     pub(super) fn suggest(&self, before: &str) -> Suggestions {
         if let Some(suggestions) = self.commands(before) {
@@ -145,9 +151,9 @@ impl Completer {
             return Some(Suggestions {
                 start: 0,
                 items: matching
-                    .map(|command| Suggestion {
-                        text: command.name.to_owned(),
-                        help: command.help.to_owned(),
+                    .map(|command| Entry {
+                        text: command.name.clone(),
+                        help: command.help.clone(),
                     })
                     .collect(),
             });
@@ -161,8 +167,7 @@ impl Completer {
         Some(Suggestions {
             start: name.len() + 1,
             items: values
-                .take(MAX_SUGGESTIONS)
-                .map(|value| Suggestion {
+                .map(|value| Entry {
                     text: value.clone(),
                     help: String::new(),
                 })
@@ -171,7 +176,7 @@ impl Completer {
     }
 
     /// Returns files whose path begins with a name, or else contains it.
-    fn files(&self, name: &str) -> Vec<Suggestion> {
+    fn files(&self, name: &str) -> Vec<Entry> {
         let (folder, part) = name
             .rsplit_once('/')
             .map_or(("", name), |(folder, part)| (folder, part));
@@ -192,7 +197,7 @@ impl Completer {
             found = containing(&self.root, part);
         }
         found.truncate(MAX_SUGGESTIONS);
-        let suggestion = |path| Suggestion {
+        let suggestion = |path| Entry {
             text: format!("@{path}"),
             help: String::new(),
         };
@@ -249,9 +254,9 @@ mod tests {
     use super::*;
 
     fn completer(root: &Path) -> Completer {
-        let hint = |name, values: &[&str]| CommandHint {
-            name,
-            help: "help",
+        let hint = |name: &str, values: &[&str]| CommandHint {
+            name: name.to_owned(),
+            help: "help".to_owned(),
             values: values.iter().map(|&value| value.to_owned()).collect(),
         };
         Completer {
@@ -274,6 +279,15 @@ mod tests {
         assert_eq!((texts(&values), values.start), (vec!["b/two"], 7));
         for text in ["/new x", "hello /", "/x", " /new", ""] {
             assert!(texts(&completer.suggest(text)).is_empty(), "{text}");
+        }
+    }
+
+    #[test]
+    fn beginning_of_one_command_stands_for_it() {
+        let completer = completer(Path::new("/nowhere"));
+        assert_eq!(completer.only_command("/mo"), Some("/model"));
+        for text in ["/model", "/", "/x", "", "model", "/mo x"] {
+            assert_eq!(completer.only_command(text), None, "{text}");
         }
     }
 

@@ -11,10 +11,12 @@ use crossterm::event::Event;
 use tokio::sync::{mpsc, oneshot};
 
 use super::completion::Completer;
+use super::entries::Entry;
 use super::history::History;
 use super::keys::Key;
 use super::mode::{self, Mode};
 use super::question::{Choice, Question, Reply};
+use super::screen::Screen;
 use super::ui::{Effect, Input, Ui};
 use crate::interrupts::Signal;
 use crate::render::style::Style;
@@ -62,7 +64,8 @@ impl Terminal {
         let size = mode::size();
         let width = Arc::new(AtomicUsize::new(size.room()));
         let history = History::read(history);
-        let ui = Ui::new(device, size, style, history, Instant::now());
+        let screen = Screen::new(device, size, mode::is_reflowing());
+        let ui = Ui::new(screen, style, history, Instant::now());
         let console = Console {
             messages,
             width: Arc::clone(&width),
@@ -176,10 +179,9 @@ impl Console {
         self.run(move |driver| driver.ui.end_work(&id));
     }
 
-    /// Sets the status line.
-    pub(crate) fn set_status(&self, status: &str) {
-        let status = status.to_owned();
-        self.run(move |driver| driver.ui.set_status(status));
+    /// Sets the status line: the first of its forms that fits into the terminal is shown.
+    pub(crate) fn set_status(&self, forms: Vec<String>) {
+        self.run(move |driver| driver.ui.set_status(forms));
     }
 
     /// Waits for the next message of the user.
@@ -238,19 +240,21 @@ impl Console {
 
     /// Asks a question. It is closed when the future is dropped.
     pub(crate) async fn ask(&self, question: Question) -> Reply {
-        /// Closes the question when the turn ends.
-        struct Open<'a>(&'a Console, u64);
-        impl Drop for Open<'_> {
-            fn drop(&mut self) {
-                let id = self.1;
-                self.0.run(move |driver| driver.ui.close_question(id));
-            }
-        }
-        let id = self.questions.fetch_add(1, Ordering::Relaxed);
         let (reply, replied) = oneshot::channel();
-        let _open = Open(self, id);
+        let open = Open(self, self.questions.fetch_add(1, Ordering::Relaxed));
+        let id = open.1;
         self.run(move |driver| driver.ui.ask(id, question, reply, Instant::now()));
         replied.await.unwrap_or(Reply::Interrupted)
+    }
+
+    /// Lets the user choose an entry. Returns its index, or `None` if the user chooses none. The list is closed when
+    /// the future is dropped.
+    pub(crate) async fn pick(&self, label: &'static str, entries: Vec<Entry>) -> Option<usize> {
+        let (reply, chosen) = oneshot::channel();
+        let open = Open(self, self.questions.fetch_add(1, Ordering::Relaxed));
+        let id = open.1;
+        self.run(move |driver| driver.ui.pick(id, label, entries, reply));
+        chosen.await.unwrap_or(None)
     }
 
     /// Restores the terminal and stops the process, as Ctrl-Z does.
@@ -274,6 +278,19 @@ impl Console {
         if !self.run(Driver::quit) {
             mode::quit();
         }
+    }
+}
+
+/// A question or a list, which is closed when the program stops waiting for the answer.
+struct Open<'a>(&'a Console, u64);
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        let id = self.1;
+        self.0.run(move |driver| {
+            driver.ui.close_question(id);
+            driver.ui.close_picker(id);
+        });
     }
 }
 
@@ -332,6 +349,8 @@ impl Driver {
                 }
             }
             Event::Paste(text) => self.ui.paste(&text, now),
+            Event::FocusGained => self.ui.focus(true),
+            Event::FocusLost => self.ui.focus(false),
             // The size is read before each frame.
             _ => {}
         }
@@ -352,6 +371,10 @@ impl Driver {
             }
             Effect::End => {
                 let _ = self.interrupt.send(Signal::End);
+            }
+            Effect::Redraw => {
+                // Ignored, because a terminal that is gone ends the chat by a signal.
+                let _ = self.ui.redraw();
             }
             Effect::Suspend if cfg!(unix) => self.suspend(),
             Effect::Suspend => {}

@@ -134,6 +134,11 @@ impl Editor {
         self.insert(&deleted);
     }
 
+    /// Forgets the text that was deleted last as a whole.
+    pub(super) fn forget_deleted(&mut self) {
+        self.deleted.clear();
+    }
+
     fn target(&self, direction: Direction, unit: Unit) -> usize {
         match (direction, unit) {
             (Direction::Left, Unit::Cluster) => {

@@ -89,7 +89,7 @@ fn paint(text: &str, scopes: &ScopeStack, style: Style) -> String {
 
 /// Returns the color of a scope, from the sixteen colors that the user's terminal defines.
 fn color(scope: Scope) -> Option<&'static str> {
-    const COLORS: [(&str, &str); 9] = [
+    const COLORS: [(&str, &str); 13] = [
         ("comment", "2"),
         ("string", "32"),
         ("constant", "36"),
@@ -99,6 +99,10 @@ fn color(scope: Scope) -> Option<&'static str> {
         ("entity.name.tag", "34"),
         ("support.function", "34"),
         ("variable.language", "36"),
+        ("markup.inserted", "32"),
+        ("markup.deleted", "31"),
+        ("meta.diff.header", "1"),
+        ("meta.diff.range", "36"),
     ];
     static SCOPES: OnceLock<Vec<(Scope, &str)>> = OnceLock::new();
     let colors = SCOPES.get_or_init(|| {

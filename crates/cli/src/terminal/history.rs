@@ -6,6 +6,8 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use super::pastes::without_signs;
+
 const HEADER: &str = "#V2";
 /// The maximum number of messages that are kept.
 const MAX_MESSAGES: usize = 1_000;
@@ -31,11 +33,12 @@ impl History {
         let lines = lines.filter(|line| !line.is_empty());
         let mut messages: Vec<String> = lines
             .map(|line| {
-                if is_escaped {
+                let message = if is_escaped {
                     unescape(line)
                 } else {
                     line.to_owned()
-                }
+                };
+                without_signs(&message)
             })
             .collect();
         let excess = messages.len().saturating_sub(MAX_MESSAGES);

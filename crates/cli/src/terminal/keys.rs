@@ -26,6 +26,8 @@ pub(super) enum Key {
     End,
     /// Ctrl-L.
     Redraw,
+    /// Ctrl-O: shows pasted text.
+    Unfold,
     /// Ctrl-R.
     Search,
     /// Ctrl-Z.
@@ -93,6 +95,7 @@ impl Key {
             'k' => Self::Delete(Right, Unit::Line),
             'l' => Self::Redraw,
             'n' => Self::Down,
+            'o' => Self::Unfold,
             'p' => Self::Up,
             'r' => Self::Search,
             'u' => Self::Delete(Left, Unit::Line),

@@ -6,6 +6,7 @@
 use super::cells;
 use super::highlight::Highlighter;
 use super::inline_markdown::inline;
+use super::line::Line;
 use super::table;
 use crate::render::style::Style;
 
@@ -21,16 +22,14 @@ pub(super) struct Markdown {
     style: Style,
     /// Source that is not rendered: the rest of the current line.
     source: String,
-    line: Option<Line>,
+    line: Option<BegunLine>,
     block: Block,
 }
 
 /// Line that has begun.
-struct Line {
-    /// Text that is rendered and not finished.
-    rendered: String,
-    /// Indentation of further rows.
-    indent: usize,
+struct BegunLine {
+    /// The part that is rendered and not finished.
+    rendered: Line,
     is_heading: bool,
 }
 
@@ -56,7 +55,7 @@ impl Markdown {
     }
 
     /// Adds text. Returns the rows that are finished.
-    pub(super) fn push(&mut self, text: &str, width: usize) -> Vec<String> {
+    pub(super) fn push(&mut self, text: &str, width: usize) -> Vec<Line> {
         self.source.push_str(&cells::without_tabs(text));
         let mut finished = Vec::new();
         while let Some(end) = self.source.find('\n') {
@@ -69,7 +68,7 @@ impl Markdown {
     }
 
     /// Ends the text. Returns the last rows.
-    pub(super) fn finish(&mut self, width: usize) -> Vec<String> {
+    pub(super) fn finish(&mut self, width: usize) -> Vec<Line> {
         let mut finished = Vec::new();
         let line = std::mem::take(&mut self.source);
         if self.line.is_some() || !line.trim().is_empty() {
@@ -83,14 +82,13 @@ impl Markdown {
     /// Returns the rows that are not finished.
     pub(super) fn live(&self, width: usize) -> Vec<String> {
         let mut rows = match &self.block {
-            Block::Table(lines) => lines.clone(),
+            Block::Table(lines) => table::rows(lines, width, self.style),
             _ => Vec::new(),
         };
         match &self.line {
             Some(line) => {
-                let rest = self.inline(&self.source, line.is_heading);
-                let text = format!("{}{rest}", line.rendered);
-                rows.extend(cells::wrap(&text, width, line.indent));
+                let line = self.continued(line, &self.source);
+                rows.extend(line.wrap(width).iter().map(Line::row));
             }
             None if self.source.trim().is_empty() => {}
             None => rows.extend(cells::wrap(&self.source, width, 0)),
@@ -99,17 +97,20 @@ impl Markdown {
     }
 
     /// Processes a complete line.
-    fn end_line(&mut self, line: &str, width: usize, finished: &mut Vec<String>) {
+    fn end_line(&mut self, line: &str, width: usize, finished: &mut Vec<Line>) {
         if let Some(begun) = self.line.take() {
-            let text = format!("{}{}", begun.rendered, self.inline(line, begun.is_heading));
-            finished.extend(cells::wrap(text.trim_end(), width, begun.indent));
+            finished.extend(self.ended(&begun, line).wrap(width));
             return;
         }
         if let Block::Code { fence, highlighter } = &mut self.block {
             if is_closing(line, fence) {
                 self.block = Block::None;
             } else {
-                finished.extend(cells::wrap(&highlighter.line(line, self.style), width, 2));
+                let code = Line {
+                    rest: "  ".to_owned(),
+                    ..Line::new(highlighter.line(line, self.style))
+                };
+                finished.extend(code.wrap(width));
             }
             return;
         }
@@ -129,16 +130,29 @@ impl Markdown {
             return;
         }
         if is_rule(line) {
-            finished.push(self.style.dim(&"─".repeat(width.min(40))));
+            finished.push(Line::new(self.style.dim(&"─".repeat(width.min(40)))));
             return;
         }
         let (begun, rest) = self.begin(line);
-        let text = format!("{}{}", begun.rendered, self.inline(rest, begun.is_heading));
-        finished.extend(cells::wrap(text.trim_end(), width, begun.indent));
+        finished.extend(self.ended(&begun, rest).wrap(width));
+    }
+
+    /// Returns a line with more of its text.
+    fn continued(&self, begun: &BegunLine, source: &str) -> Line {
+        let mut line = begun.rendered.clone();
+        line.text.push_str(&self.inline(source, begun.is_heading));
+        line
+    }
+
+    /// Returns a line with the rest of its text.
+    fn ended(&self, begun: &BegunLine, source: &str) -> Line {
+        let mut line = self.continued(begun, source);
+        line.text.truncate(line.text.trim_end().len());
+        line
     }
 
     /// Finishes rows of the line that is streaming.
-    fn advance(&mut self, width: usize, finished: &mut Vec<String>) {
+    fn advance(&mut self, width: usize, finished: &mut Vec<Line>) {
         if !matches!(self.block, Block::None) {
             return;
         }
@@ -151,7 +165,7 @@ impl Markdown {
             self.source = rest.to_owned();
             self.line = Some(line);
         }
-        let Some(mut line) = self.line.take() else {
+        let Some(mut begun) = self.line.take() else {
             return;
         };
         let settled = settled_length(&self.source);
@@ -163,44 +177,47 @@ impl Markdown {
         if length > 0 {
             let rest = self.source.split_off(length);
             let text = std::mem::replace(&mut self.source, rest);
-            line.rendered.push_str(&self.inline(&text, line.is_heading));
+            begun.rendered = self.continued(&begun, &text);
             // No later word changes a row that is full.
-            let mut rows = cells::wrap(&line.rendered, width, line.indent);
-            if rows.len() > 1 {
-                line.rendered = rows.pop().unwrap_or_default();
+            let mut rows = begun.rendered.clone().wrap(width);
+            if rows.len() > 1
+                && let Some(last) = rows.pop()
+            {
+                begun.rendered = last;
                 finished.append(&mut rows);
             }
         }
-        self.line = Some(line);
+        self.line = Some(begun);
     }
 
     /// Reads the structure at the beginning of a line. Returns the line and its text.
-    fn begin<'a>(&self, source: &'a str) -> (Line, &'a str) {
-        let mut rest = source.trim_start_matches(' ');
-        let mut rendered = " ".repeat((source.len() - rest.len()).min(40));
-        while let Some(quoted) = rest.strip_prefix('>') {
-            rendered.push_str(&self.style.dim("│ "));
-            rest = quoted.strip_prefix(' ').unwrap_or(quoted);
+    fn begin<'a>(&self, source: &'a str) -> (BegunLine, &'a str) {
+        let mut text = source.trim_start_matches(' ');
+        let mut first = " ".repeat((source.len() - text.len()).min(40));
+        while let Some(quoted) = text.strip_prefix('>') {
+            first.push_str(&self.style.dim("│ "));
+            text = quoted.strip_prefix(' ').unwrap_or(quoted);
         }
-        let level = rest.bytes().take_while(|byte| *byte == b'#').count();
-        if (1..=6).contains(&level) && rest[level..].starts_with(' ') {
-            let line = Line {
-                indent: cells::width(&rendered),
-                rendered,
-                is_heading: true,
-            };
-            return (line, rest[level..].trim_start().trim_end_matches(" #"));
+        let mut rest = first.clone();
+        let level = text.bytes().take_while(|byte| *byte == b'#').count();
+        let is_heading = (1..=6).contains(&level) && text[level..].starts_with(' ');
+        if is_heading {
+            text = text[level..].trim_start().trim_end_matches(" #");
+        } else if let Some((marker, behind)) = item(text) {
+            rest.push_str(&" ".repeat(cells::width(&marker)));
+            first.push_str(&marker);
+            text = behind;
         }
-        if let Some((marker, text)) = item(rest) {
-            rendered.push_str(&marker);
-            rest = text;
-        }
-        let line = Line {
-            indent: cells::width(&rendered),
-            rendered,
-            is_heading: false,
+        let rendered = Line {
+            first,
+            rest,
+            ..Line::default()
         };
-        (line, rest)
+        let line = BegunLine {
+            rendered,
+            is_heading,
+        };
+        (line, text)
     }
 
     /// Renders the text of a line.
@@ -215,9 +232,12 @@ impl Markdown {
         }
     }
 
-    fn end_table(&mut self, width: usize, finished: &mut Vec<String>) {
+    fn end_table(&mut self, width: usize, finished: &mut Vec<Line>) {
         match std::mem::replace(&mut self.block, Block::None) {
-            Block::Table(lines) => finished.extend(table::rows(&lines, width, self.style)),
+            Block::Table(lines) => {
+                let rows = table::rows(&lines, width, self.style);
+                finished.extend(rows.into_iter().map(Line::new));
+            }
             block => self.block = block,
         }
     }
@@ -380,7 +400,7 @@ end";
         }
         rows.extend(markdown.finish(width));
         assert!(markdown.live(width).is_empty());
-        rows
+        rows.iter().map(Line::row).collect()
     }
 
     #[test]
@@ -407,6 +427,60 @@ end";
                 "fn main() {} // ok",
                 &"─".repeat(40),
                 "end",
+            ]
+        );
+    }
+
+    #[test]
+    fn wrapped_rows_keep_the_bar_of_a_quote_and_the_indentation_of_an_item() {
+        let text = "> A quote that is wrapped.\n> - an item in a quote\n\n10. a long item\n- https://example.com/a\n";
+        for chunk in [1, 5, 100] {
+            assert_eq!(
+                rendered(text, 14, chunk, Style::none()),
+                [
+                    "│ A quote that",
+                    "│ is wrapped.",
+                    "│ • an item in",
+                    "│   a quote",
+                    "",
+                    "10. a long",
+                    "    item",
+                    "• https://",
+                    "  example.com/",
+                    "  a",
+                ]
+            );
+        }
+    }
+
+    #[test]
+    fn table_is_shown_in_columns_while_it_streams() {
+        let mut markdown = Markdown::new(Style::none());
+        let text = "| one | two |\n|---|---|\n| a | a cell that is wrapped |\n";
+        assert!(markdown.push(text, 20).is_empty());
+        assert_eq!(
+            markdown.live(20),
+            [
+                "one │ two",
+                "────┼───────────────",
+                "a   │ a cell that is",
+                "    │ wrapped",
+            ]
+        );
+    }
+
+    #[test]
+    fn fenced_differences_are_in_color() {
+        let text = "```diff\n--- a\n+++ b\n@@ -1 +1 @@\n-old\n+new\n same\n```";
+        assert_eq!(
+            rendered(text, 40, 3, Style::all()),
+            [
+                "\x1b[1m---\x1b[0m\x1b[1m a\x1b[0m",
+                "\x1b[1m+++\x1b[0m\x1b[1m b\x1b[0m",
+                "\x1b[36m@@\x1b[0m \x1b[36m-1 +1\x1b[0m \x1b[36m@@\x1b[0m",
+                "\x1b[31m-\x1b[0m\x1b[31mold\x1b[0m",
+                "\x1b[32m+\x1b[0m\x1b[32mnew\x1b[0m",
+                " same",
             ]
         );
     }

@@ -9,10 +9,10 @@ use super::screen::Size;
 #[cfg(unix)]
 use crate::disposition;
 
-/// Reports pasted text as such.
-const ENTER: &str = "\x1b[?2004h";
+/// Reports pasted text as such, and when the terminal gets or loses the focus.
+const ENTER: &str = "\x1b[?2004h\x1b[?1004h";
 /// The same off, the cursor visible, and no open frame.
-const LEAVE: &str = "\x1b[?2004l\x1b[?25h\x1b[?2026l";
+const LEAVE: &str = "\x1b[?1004l\x1b[?2004l\x1b[?25h\x1b[?2026l";
 /// Assumed size of a terminal that does not report one.
 const DEFAULT_SIZE: Size = Size {
     columns: 80,
@@ -54,6 +54,14 @@ pub(super) fn size() -> Size {
         },
         _ => DEFAULT_SIZE,
     }
+}
+
+/// Returns false for terminals that are known not to wrap their rows anew after a resize: xterm, GNU screen and the
+/// console of Linux.
+pub(super) fn is_reflowing() -> bool {
+    let is_set = |name: &str| std::env::var_os(name).is_some();
+    let is_console = std::env::var_os("TERM").is_some_and(|term| term == "linux");
+    !(is_set("XTERM_VERSION") || is_set("STY") || is_console)
 }
 
 /// Raw mode of the terminal. Clones share it.

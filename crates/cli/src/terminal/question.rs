@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
+use super::cells;
 use crate::render::style::Style;
 
 /// The time without a key after which a key can answer a question.
@@ -21,6 +22,39 @@ pub(crate) struct Question {
     pub(crate) is_expected: bool,
     /// The answer that a message gives in place of a key; `None` if the question stays open.
     pub(crate) answered_by_message: Option<char>,
+}
+
+impl Question {
+    /// Returns the keys that answer: `y, n or r`.
+    pub(super) fn keys(&self) -> String {
+        let keys: Vec<String> = self
+            .choices
+            .iter()
+            .map(|choice| choice.key.into())
+            .collect();
+        match keys.split_last() {
+            Some((last, [])) => last.clone(),
+            Some((last, others)) => format!("{} or {last}", others.join(", ")),
+            None => String::new(),
+        }
+    }
+
+    /// Returns true if a typed text is meant as an answer: a key, or the first word of a choice.
+    pub(super) fn is_answer(&self, text: &str) -> bool {
+        let text = text.trim_end_matches(['.', '!']);
+        let is_key =
+            |choice: &Choice| text.eq_ignore_ascii_case(choice.key.encode_utf8(&mut [0; 4]));
+        let is_word = |choice: &Choice| {
+            let mut words = choice
+                .label
+                .split(|character: char| !character.is_alphanumeric());
+            words
+                .next()
+                .is_some_and(|word| text.eq_ignore_ascii_case(word))
+        };
+        let mut choices = self.choices.iter();
+        text.eq_ignore_ascii_case("ok") || choices.any(|choice| is_key(choice) || is_word(choice))
+    }
 }
 
 /// A possible answer.
@@ -97,8 +131,8 @@ impl OpenQuestion {
         self.is_focused || (is_input_empty && is_quiet)
     }
 
-    /// Returns the rows of the question.
-    pub(super) fn rows(&self, may_answer: bool, style: Style) -> Vec<String> {
+    /// Returns the rows of the question. Choices are not broken if they fit into a row of `room` cells.
+    pub(super) fn rows(&self, may_answer: bool, room: usize, style: Style) -> Vec<String> {
         if let Some(Choice {
             asks: Some(label), ..
         }) = self.only_text()
@@ -115,18 +149,61 @@ impl OpenQuestion {
         if self.asks.is_some() {
             return vec![format!("  {text}")];
         }
-        let choices = self.question.choices.iter();
-        let choices: Vec<String> = choices
-            .map(|choice| format!("[{}] {}", choice.key, choice.label))
-            .collect();
-        let choices = choices.join("  ");
-        if may_answer || self.pending.is_some() {
-            vec![format!("  {text}  {choices}")]
-        } else {
-            vec![
-                format!("  {text}  {}", style.dim(&choices)),
-                style.dim("  Tab, then one of the keys, answers"),
-            ]
+        let is_open = may_answer || self.pending.is_some();
+        let mut rows = vec![format!("  {text}")];
+        for choice in &self.question.choices {
+            let shown = format!("[{}] {}", choice.key, choice.label);
+            let cells = cells::width(&shown);
+            let shown = if is_open { shown } else { style.dim(&shown) };
+            match rows.last_mut() {
+                Some(row) if cells::width(row) + 2 + cells <= room => {
+                    row.push_str("  ");
+                    row.push_str(&shown);
+                }
+                _ => rows.push(format!("    {shown}")),
+            }
+        }
+        if !is_open {
+            rows.push(style.dim("  Tab, then one of the keys, answers"));
+        }
+        rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn typed_answers_are_recognized() {
+        let choice = |key, label: &str| Choice {
+            key,
+            label: label.to_owned(),
+            asks: None,
+        };
+        let question = Question {
+            text: "allow it?".to_owned(),
+            choices: vec![
+                choice('y', "yes, once"),
+                choice('a', "always"),
+                choice('n', "no"),
+            ],
+            is_expected: false,
+            answered_by_message: None,
+        };
+        assert_eq!(question.keys(), "y, a or n");
+        for answer in ["yes", "Y", "YES!", "ok", "always", "no."] {
+            assert!(question.is_answer(answer), "{answer}");
+        }
+        for message in [
+            "yes, but look first",
+            "nothing",
+            "once",
+            "",
+            "yess",
+            "okay then",
+        ] {
+            assert!(!question.is_answer(message), "{message}");
         }
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use unicode_segmentation::UnicodeSegmentation as _;
 
 use super::cells;
+use super::pastes::Pastes;
 use super::screen::{Region, Size};
 use crate::render::long_text;
 use crate::render::style::Style;
@@ -22,6 +23,8 @@ pub(super) struct InputView<'a> {
     pub(super) text: &'a str,
     /// Byte offset of the cursor.
     pub(super) cursor: usize,
+    /// The pasted texts that characters of the text stand for.
+    pub(super) pastes: &'a Pastes,
 }
 
 /// Work in progress as it is shown.
@@ -135,7 +138,7 @@ fn input_rows(input: &InputView<'_>, room: usize, maximum: usize) -> (Vec<String
             next_row(&mut rows, &mut column);
             continue;
         }
-        let shown = cells::without_tabs(&visible(cluster));
+        let shown = cells::without_tabs(&visible(&input.pastes.shown(cluster)));
         // One cell is left for the cursor behind the last character.
         if column + cells::widest(&shown) >= room && column > indent {
             next_row(&mut rows, &mut column);
@@ -159,11 +162,14 @@ fn input_rows(input: &InputView<'_>, room: usize, maximum: usize) -> (Vec<String
 mod tests {
     use super::*;
 
+    const NO_PASTES: &Pastes = &Pastes::new();
+
     fn input<'a>(text: &'a str, cursor: usize) -> InputView<'a> {
         InputView {
             label: "> ".to_owned(),
             text,
             cursor,
+            pastes: NO_PASTES,
         }
     }
 
@@ -185,5 +191,20 @@ mod tests {
         let (rows, cursor) = input_rows(&input(text, 0), 20, 3);
         assert_eq!(rows, ["> 1", "  2", "  3"]);
         assert_eq!(cursor, (0, 2));
+    }
+
+    #[test]
+    fn long_pasted_text_is_one_character_of_the_input() {
+        let mut pastes = Pastes::new();
+        let typed = format!("see {}!", pastes.fold(&"line\n".repeat(100)));
+        let view = InputView {
+            pastes: &pastes,
+            ..input(&typed, typed.len())
+        };
+        let (rows, cursor) = input_rows(&view, 40, 5);
+        assert_eq!(rows, ["> see [pasted 100 lines]!"]);
+        assert_eq!(cursor, (0, 25));
+        let (rows, _) = input_rows(&view, 21, 5);
+        assert_eq!(rows, ["> see ", "  [pasted 100 lines]", "  !"]);
     }
 }

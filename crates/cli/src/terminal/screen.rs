@@ -5,11 +5,15 @@
 //! - Every row of the region is narrower than the terminal, so that one row is one line of the terminal until
 //!   it is resized. After that, the rows that the terminal made of it are counted.
 //! - Between two calls, the cursor is in the region.
+//! - Lines in the scrollback are never written again. After a resize, the lines above the region that are certainly
+//!   on the screen are wrapped anew.
 
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io::Write;
 
 use super::cells;
+use super::line::{self, Line};
 
 /// Starts a frame: the terminal shows it when it is complete.
 const BEGIN_FRAME: &str = "\x1b[?2026h\x1b[?25l";
@@ -18,6 +22,8 @@ const END_FRAME: &str = "\x1b[?25h\x1b[?2026l";
 const ERASE_BELOW: &str = "\x1b[J";
 /// Erases the rest of the line.
 const ERASE_LINE: &str = "\x1b[K";
+/// Erases everything on the screen.
+const ERASE_ALL: &str = "\x1b[H\x1b[J";
 
 /// Size of a terminal in cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,15 +52,25 @@ pub(crate) struct Screen<W> {
     out: W,
     size: Size,
     region: Region,
+    /// The newest lines above the region, without those that are certainly in the scrollback.
+    above: VecDeque<Line>,
+    /// The number of the last of these lines that are certainly on the screen, each in one row.
+    certain: usize,
+    /// False if the terminal does not wrap its rows anew when it is resized.
+    is_reflowing: bool,
 }
 
 impl<W: Write> Screen<W> {
-    /// Creates a screen. The cursor of the terminal is at the beginning of an empty line.
-    pub(crate) fn new(out: W, size: Size) -> Self {
+    /// Creates a screen. The cursor of the terminal is at the beginning of an empty line. `is_reflowing` is false if
+    /// the terminal does not wrap its rows anew when it is resized.
+    pub(crate) fn new(out: W, size: Size, is_reflowing: bool) -> Self {
         Self {
             out,
             size,
             region: Region::default(),
+            above: VecDeque::new(),
+            certain: 0,
+            is_reflowing,
         }
     }
 
@@ -71,7 +87,7 @@ impl<W: Write> Screen<W> {
     pub(crate) fn paint(
         &mut self,
         size: Size,
-        finished: &[String],
+        finished: Vec<Line>,
         region: Region,
     ) -> std::io::Result<()> {
         let is_resized = size != self.size;
@@ -80,12 +96,17 @@ impl<W: Write> Screen<W> {
         }
         let mut frame = String::from(BEGIN_FRAME);
         self.to_top(&mut frame, size.columns);
+        let mut lines = finished;
+        if is_resized {
+            let seen = self.take_lines_on_screen(&mut frame, size);
+            lines = line::rewrap(seen.into_iter().chain(lines), size.room());
+        }
         // After a resize, a row may take several lines, so that the rows are not overwritten one by one.
-        if is_resized || !finished.is_empty() {
+        if is_resized || !lines.is_empty() {
             frame.push_str(ERASE_BELOW);
         }
-        for line in finished {
-            frame.push_str(line);
+        for line in &lines {
+            frame.push_str(&line.row());
             frame.push_str(ERASE_LINE);
             frame.push_str("\r\n");
         }
@@ -105,7 +126,53 @@ impl<W: Write> Screen<W> {
         frame.push_str(END_FRAME);
         self.size = size;
         self.region = region;
+        self.certain += lines.len();
+        self.above.extend(lines);
+        let room = size.rows.saturating_sub(self.region.rows.len());
+        let scrolled = self.above.len().saturating_sub(room);
+        self.above.drain(..scrolled);
+        self.certain = self.certain.min(self.above.len());
         self.write(&frame)
+    }
+
+    /// Moves from the region to the first of the lines above it that are certainly on the screen, and takes them.
+    ///
+    /// A terminal that becomes lower gives up blank rows at its end first. When it wraps its rows anew, it keeps the
+    /// last ones in view, with the blank rows that are left.
+    fn take_lines_on_screen(&mut self, frame: &mut String, size: Size) -> Vec<Line> {
+        let taken = self.certain + self.region.rows.len();
+        let blank = self.size.rows.saturating_sub(taken);
+        let blank = blank.saturating_sub(self.size.rows.saturating_sub(size.rows));
+        let rows_of = |row: &str| cells::rows_at(row, size.columns);
+        let region: usize = self.region.rows.iter().map(|row| rows_of(row)).sum();
+        let room = size.rows.saturating_sub(region + blank);
+        let (mut lines, mut rows) = (0, 0);
+        let certain = self.above.iter().rev().take(self.certain);
+        for line in certain.take_while(|_| self.is_reflowing) {
+            let row = line.row();
+            let rows_of_line = rows_of(&row);
+            if rows + rows_of_line > room || !cells::has_certain_width(&row) {
+                break;
+            }
+            lines += 1;
+            rows += rows_of_line;
+        }
+        move_by(frame, rows, 'A');
+        self.certain = 0;
+        let others = self.above.len() - lines;
+        self.above.split_off(others).into()
+    }
+
+    /// Erases the whole screen, on which something else may have written. Returns the lines above the region, which
+    /// are to be printed again.
+    ///
+    /// # Errors
+    /// The terminal accepts no output.
+    pub(crate) fn erase(&mut self) -> std::io::Result<Vec<Line>> {
+        self.region = Region::default();
+        self.certain = 0;
+        self.write(ERASE_ALL)?;
+        Ok(line::rewrap(self.above.drain(..), self.size.room()))
     }
 
     /// Erases the region. The cursor is then at the beginning of an empty line.
@@ -128,6 +195,8 @@ impl<W: Write> Screen<W> {
     /// The terminal accepts no output.
     pub(crate) fn forget(&mut self) -> std::io::Result<()> {
         self.region = Region::default();
+        self.above.clear();
+        self.certain = 0;
         self.write("\r\n")
     }
 
@@ -180,7 +249,7 @@ mod tests {
         fn new(columns: usize, rows: usize) -> Self {
             Self {
                 terminal: Terminal::with_scrollback(columns, rows, None).unwrap(),
-                screen: Screen::new(Vec::new(), Size { columns, rows }),
+                screen: Screen::new(Vec::new(), Size { columns, rows }, true),
             }
         }
 
@@ -190,7 +259,8 @@ mod tests {
                 columns,
                 rows: height,
             };
-            let finished: Vec<String> = finished.iter().map(|&line| line.to_owned()).collect();
+            let finished = finished.iter();
+            let finished = finished.flat_map(|line| Line::indented(line).wrap(size.room()));
             let region = Region {
                 rows: rows
                     .iter()
@@ -198,7 +268,7 @@ mod tests {
                     .collect(),
                 cursor,
             };
-            self.screen.paint(size, &finished, region).unwrap();
+            self.screen.paint(size, finished.collect(), region).unwrap();
             self.feed();
         }
 
@@ -278,6 +348,58 @@ mod tests {
         }
     }
 
+    #[test]
+    fn words_on_the_screen_are_whole_after_a_resize() {
+        const WORDS: [&str; 5] = ["baleen", "krill", "sonar", "ambergris", "spout"];
+        for reflows in [true, false] {
+            let mut shown = Shown::new(70, 20);
+            shown.screen.is_reflowing = reflows;
+            let words = || (0..30).map(|at| WORDS[at * 7 % 5]);
+            let line = words().collect::<Vec<_>>().join(" ");
+            for _ in 0..10 {
+                shown.paint(&[&line], &["working", "> "], (1, 2));
+            }
+            shown.resize(33, 20);
+            shown.paint(&[], &["> "], (0, 2));
+            // Row by row, as the terminal breaks them.
+            let rows = shown.terminal.screen().visible_lines().skip(1);
+            let view: Vec<String> = rows.map(avt::Line::text).collect();
+            let has_broken_word = view
+                .iter()
+                .flat_map(|row| row.split_whitespace())
+                .any(|word| word != ">" && !WORDS.contains(&word));
+            assert_eq!(has_broken_word, !reflows, "{view:#?}");
+            let text: Vec<String> = shown.text();
+            assert_eq!(
+                text.concat().replace([' ', '>'], ""),
+                words().collect::<String>().repeat(10)
+            );
+        }
+    }
+
+    #[test]
+    fn erased_screen_is_painted_again() {
+        let mut shown = Shown::new(20, 5);
+        shown.paint(&["one", "two", "three", "four", "five"], &["> "], (0, 2));
+        shown.terminal.feed("\x1b[2;3Hnoise\r\n\r\n\r\nnoise");
+        let lines = shown.screen.erase().unwrap();
+        let lines: Vec<String> = lines.iter().map(Line::row).collect();
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        shown.paint(&lines, &["> typed"], (0, 7));
+        assert_eq!(
+            shown.text(),
+            ["one", "two", "three", "four", "five", "> typed"]
+        );
+        // Lines that may have left the screen are printed, too.
+        let mut shown = Shown::new(40, 9);
+        shown.paint(&["one two three", "four", "five"], &["> "], (0, 2));
+        shown.resize(9, 9);
+        shown.paint(&[], &["> "], (0, 2));
+        let lines = shown.screen.erase().unwrap();
+        let lines: Vec<String> = lines.iter().map(Line::row).collect();
+        assert_eq!(lines, ["one two", "three", "four", "five"]);
+    }
+
     #[derive(Debug, Clone)]
     enum Step {
         Print(Vec<String>),
@@ -308,12 +430,7 @@ mod tests {
             for step in steps {
                 let mut finished = Vec::new();
                 match step {
-                    Step::Print(lines) => {
-                        let room = shown.terminal.size().0 - 1;
-                        for line in lines {
-                            finished.extend(cells::wrap(&line, room, 0));
-                        }
-                    }
+                    Step::Print(lines) => finished = lines,
                     Step::Paint(rows, at) => {
                         cursor = (at.min(rows.len() - 1), 0);
                         region = rows;
@@ -332,15 +449,9 @@ mod tests {
                 shown.paint(&finished, &rows, at);
                 let mut expected = printed.clone();
                 expected.extend(rows.iter().map(|row| cells::cut(row, room)));
-                // A terminal puts a space where a wide character did not fit.
-                let squeezed = |lines: Vec<String>| {
-                    let mut lines: Vec<String> =
-                        lines.iter().map(|line| line.replace(' ', "")).collect();
-                    while lines.last().is_some_and(|line| line.is_empty()) {
-                        lines.pop();
-                    }
-                    lines
-                };
+                // The rows above the region may be wrapped anew, and a terminal puts a space where a wide character
+                // did not fit.
+                let squeezed = |lines: Vec<String>| lines.concat().replace(' ', "");
                 prop_assert_eq!(squeezed(shown.text()), squeezed(expected));
             }
         }

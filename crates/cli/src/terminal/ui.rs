@@ -9,10 +9,14 @@ use tokio::sync::oneshot;
 use super::cells;
 use super::completion::{Completer, SuggestionList};
 use super::editor::{Direction, Editor, Unit};
+use super::entries::{Entry, Step};
 use super::history::History;
 use super::keys::Key;
+use super::line::Line;
 use super::markdown::Markdown;
 use super::multi_line::{FENCE, is_continued, unfenced};
+use super::pastes::{Message, Pastes, without_signs};
+use super::picker::Picker;
 use super::question::{OpenQuestion, QUIET, Question, Reply, SECOND_THOUGHT};
 use super::region::{InputView, View, WorkView, output_lines};
 use super::screen::{Screen, Size};
@@ -25,14 +29,32 @@ const TWICE: Duration = Duration::from_secs(2);
 /// The time for which a hint is shown.
 const HINT_TIME: Duration = Duration::from_secs(4);
 const PROMPT: &str = "> ";
+/// Precedes the lines of a pasted text that is shown.
+const PASTED: &str = "  │ ";
+/// Lets the terminal notify the user.
+const BELL: &str = "\x07";
 
 /// Input of the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Input {
     /// A message or a command.
-    Text(String),
+    Text {
+        text: String,
+        /// The text with the sizes of long pasted texts in their place.
+        shown: String,
+    },
     /// The user leaves, or the terminal cannot be read.
     End,
+}
+
+impl Input {
+    /// Returns a text without long pasted texts.
+    pub(crate) fn text(text: String) -> Self {
+        Self::Text {
+            shown: text.clone(),
+            text,
+        }
+    }
 }
 
 /// A request to the program.
@@ -46,6 +68,8 @@ pub(super) enum Effect {
     Suspend,
     /// Change to the next mode.
     NextMode,
+    /// Paint the whole screen anew.
+    Redraw,
 }
 
 /// Returns up to this number of the last lines of the output of running work.
@@ -69,22 +93,37 @@ pub(super) struct Ui<W> {
     history: History,
     live: Markdown,
     /// Lines to print with the next frame.
-    finished: Vec<String>,
+    finished: Vec<Line>,
+    /// Set after the first line.
+    has_lines: bool,
     work: Vec<Work>,
     /// The time since when the user is not waited for.
     busy_since: Option<Instant>,
-    queue: VecDeque<String>,
+    queue: VecDeque<Message>,
+    /// The message that was handed to the program last.
+    sent: Option<Message>,
+    /// Long pasted texts in the input line.
+    pastes: Pastes,
     listener: Option<oneshot::Sender<Input>>,
     question: Option<OpenQuestion>,
+    picker: Option<Picker>,
     completer: Completer,
     /// Suggestions for the text before the cursor.
     suggestions: SuggestionList,
     search: Option<Search>,
-    status: String,
+    /// Forms of the status, the longest one first.
+    status: Vec<String>,
     hint: Option<(String, Instant)>,
+    /// False if the terminal has reported that it lost the focus.
+    is_focused: bool,
+    /// Set if the bell is to ring with the next frame.
+    rings: bool,
     last_key: Option<Instant>,
     /// The time of the last Ctrl-C if no other key followed, and whether it interrupted something.
     interrupted: Option<(Instant, bool)>,
+    /// Set when the user has interrupted the turn and queued messages are back: what is queued since then follows the
+    /// interrupted turn.
+    has_interrupted: bool,
     /// Set when the user leaves after the queued messages.
     leaves: bool,
     /// The time when a text was the answer to a question.
@@ -92,27 +131,34 @@ pub(super) struct Ui<W> {
 }
 
 impl<W: Write> Ui<W> {
-    pub(super) fn new(out: W, size: Size, style: Style, history: History, now: Instant) -> Self {
+    pub(super) fn new(screen: Screen<W>, style: Style, history: History, now: Instant) -> Self {
         Self {
-            screen: Screen::new(out, size),
+            screen,
             style,
             shows_work: true,
             editor: Editor::default(),
             history,
             live: Markdown::new(style),
             finished: Vec::new(),
+            has_lines: false,
             work: Vec::new(),
             busy_since: Some(now),
             queue: VecDeque::new(),
+            sent: None,
+            pastes: Pastes::new(),
             listener: None,
             question: None,
+            picker: None,
             completer: Completer::default(),
             suggestions: SuggestionList::default(),
             search: None,
-            status: String::new(),
+            status: Vec::new(),
             hint: None,
+            is_focused: true,
+            rings: false,
             last_key: None,
             interrupted: None,
+            has_interrupted: false,
             leaves: false,
             answered: None,
         }
@@ -135,10 +181,16 @@ impl<W: Write> Ui<W> {
     pub(super) fn print(&mut self, text: &str) {
         self.end_text();
         let text = cells::without_tabs(text.trim_end_matches('\n'));
-        for line in text.split('\n') {
-            let indent = line.len() - line.trim_start().len();
-            self.finished.extend(cells::wrap(line, self.room(), indent));
-        }
+        let lines = text.split('\n').map(Line::indented);
+        self.finish(lines);
+    }
+
+    /// Wraps finished lines and prints them with the next frame.
+    fn finish(&mut self, lines: impl IntoIterator<Item = Line>) {
+        let room = self.room();
+        let rows = lines.into_iter().flat_map(|line| line.wrap(room));
+        self.finished.extend(rows);
+        self.has_lines = true;
     }
 
     /// Adds text of the answer.
@@ -183,29 +235,59 @@ impl<W: Write> Ui<W> {
         self.completer = completer;
     }
 
-    pub(super) fn set_status(&mut self, status: String) {
+    /// Sets the forms of the status, the longest one first.
+    pub(super) fn set_status(&mut self, status: Vec<String>) {
         self.status = status;
+    }
+
+    /// Processes that the terminal has got or lost the focus.
+    pub(super) fn focus(&mut self, is_focused: bool) {
+        self.is_focused = is_focused;
+    }
+
+    /// Rings the bell if the user may not look at the terminal.
+    fn notify(&mut self) {
+        self.rings |= !self.is_focused;
     }
 
     /// Waits for a message of the user. A queued message is delivered at once.
     pub(super) fn listen(&mut self, listener: oneshot::Sender<Input>, now: Instant) {
         self.work.clear();
-        self.busy_since = None;
+        let was_busy = self.busy_since.take().is_some();
+        self.has_interrupted = false;
         self.listener = Some(listener);
-        if let Some(text) = self.queue.pop_front() {
-            self.deliver(text, now);
+        if let Some(message) = self.queue.pop_front() {
+            self.deliver(message, now);
         } else if self.leaves {
             self.leave(now);
+        } else if was_busy {
+            self.notify();
         }
     }
 
-    /// Returns queued messages to the input line: the turn before them did not end well.
+    /// Returns queued messages to the input line: the turn before them did not end well. Those that were queued after the
+    /// user has interrupted the turn stay.
     pub(super) fn return_queue(&mut self) {
+        if !std::mem::take(&mut self.has_interrupted) {
+            self.take_queue_back();
+        }
+    }
+
+    /// Returns queued messages to the input line at once, because the user interrupts the turn.
+    fn interrupt_queue(&mut self) {
+        self.take_queue_back();
+        self.has_interrupted = true;
+    }
+
+    fn take_queue_back(&mut self) {
         self.leaves = false;
         if self.queue.is_empty() {
             return;
         }
-        let mut texts: Vec<String> = self.queue.drain(..).collect();
+        let queue = self.queue.drain(..);
+        let mut texts: Vec<String> = queue
+            .map(|message| self.pastes.returned(&message))
+            .collect();
         match &mut self.question {
             // The input line holds the text of an answer.
             Some(OpenQuestion {
@@ -224,8 +306,66 @@ impl<W: Write> Ui<W> {
 
     /// Returns a message that was not sent to the input line, and the queued ones behind it.
     pub(super) fn return_message(&mut self, text: String) {
-        self.queue.push_front(text);
-        self.return_queue();
+        let sent = self.sent.take().filter(|sent| sent.text == text);
+        let message = sent.unwrap_or_else(|| Message::new(text));
+        self.queue.push_front(message);
+        self.take_queue_back();
+    }
+
+    /// Opens a list from which the user chooses an entry.
+    pub(super) fn pick(
+        &mut self,
+        id: u64,
+        label: &'static str,
+        entries: Vec<Entry>,
+        reply: oneshot::Sender<Option<usize>>,
+    ) {
+        self.end_text();
+        self.search = None;
+        self.suggestions.clear();
+        let typed = self.editor.take();
+        self.picker = Some(Picker::new(id, label, entries, typed, reply));
+    }
+
+    /// Closes a list that needs no answer anymore.
+    pub(super) fn close_picker(&mut self, id: u64) {
+        if self.picker.as_ref().is_some_and(|picker| picker.id == id) {
+            self.cancel_picker();
+        }
+    }
+
+    fn cancel_picker(&mut self) {
+        if let Some(picker) = self.picker.take() {
+            self.editor.set(picker.cancel());
+        }
+    }
+
+    /// Processes a key of the open list. Returns false if there is none, or if the key edits its filter.
+    fn picker_key(&mut self, key: Key) -> bool {
+        let Some(picker) = &mut self.picker else {
+            return false;
+        };
+        let filter = self.editor.text();
+        match key {
+            Key::Down | Key::Tab => picker.go(Step::Next, filter),
+            Key::Up | Key::BackTab => picker.go(Step::Previous, filter),
+            Key::Enter if !picker.has_selection(filter) => {}
+            Key::Enter => {
+                if let Some(picker) = self.picker.take() {
+                    let typed = picker.choose(&self.editor.take());
+                    self.editor.set(typed);
+                }
+            }
+            Key::Escape | Key::Interrupt => self.cancel_picker(),
+            Key::End if self.editor.is_empty() => self.cancel_picker(),
+            Key::Search | Key::NewLine => {}
+            Key::Sign(_) | Key::Delete(..) | Key::InsertDeleted => {
+                picker.begin();
+                return false;
+            }
+            _ => return false,
+        }
+        true
     }
 
     /// Asks a question.
@@ -237,6 +377,7 @@ impl<W: Write> Ui<W> {
         now: Instant,
     ) {
         self.end_text();
+        self.notify();
         // The next question of a form follows the last answer.
         let is_next = self.answered.is_some_and(|at| {
             now.duration_since(at) < QUIET && self.last_key.is_none_or(|key| key <= at)
@@ -269,6 +410,7 @@ impl<W: Write> Ui<W> {
     pub(super) fn end_input(&mut self, now: Instant) {
         self.leaves = true;
         self.queue.clear();
+        self.cancel_picker();
         self.reply(Reply::Interrupted);
         self.leave(now);
     }
@@ -283,12 +425,23 @@ impl<W: Write> Ui<W> {
             .chars()
             .filter(|character| matches!(character, '\n' | '\t') || !character.is_control())
             .collect();
+        let text = match &mut self.picker {
+            Some(picker) => {
+                picker.begin();
+                without_signs(&text)
+            }
+            None => self.pastes.fold(&text),
+        };
         self.editor.insert(&text);
     }
 
     /// Processes a key.
     pub(super) fn key(&mut self, key: Key, now: Instant) -> Option<Effect> {
         self.settle_pending(true);
+        if self.picker_key(key) {
+            self.touch(now);
+            return None;
+        }
         if key == Key::Interrupt {
             self.hint = None;
             self.last_key = Some(now);
@@ -302,8 +455,10 @@ impl<W: Write> Ui<W> {
         }
         let effect = self.edit_key(key, may_answer, now);
         match (key, &self.question) {
-            (Key::Tab, _) => {}
             (_, Some(_)) => self.suggestions.clear(),
+            _ if self.picker.is_some() => {}
+            // These keys go through the suggestions or close them.
+            (Key::Tab | Key::Up | Key::Down | Key::Escape | Key::Enter, _) => {}
             (_, None) => self
                 .suggestions
                 .update(&self.completer, self.editor.before()),
@@ -319,7 +474,10 @@ impl<W: Write> Ui<W> {
             return None;
         }
         match key {
-            Key::Sign(character) => self.editor.insert(character.encode_utf8(&mut [0; 4])),
+            Key::Sign(character) => {
+                let typed = without_signs(character.encode_utf8(&mut [0; 4]));
+                self.editor.insert(&typed);
+            }
             Key::Enter => self.enter(now),
             Key::NewLine => self.editor.insert("\n"),
             Key::Tab => self.tab(),
@@ -334,8 +492,9 @@ impl<W: Write> Ui<W> {
             Key::Delete(direction, unit) => self.editor.delete(direction, unit),
             Key::InsertDeleted => self.editor.insert_deleted(),
             Key::End => self.end_or_delete(now),
-            // The frame that follows repaints the region.
-            Key::Redraw | Key::Interrupt => {}
+            Key::Redraw => return Some(Effect::Redraw),
+            Key::Unfold => self.unfold(now),
+            Key::Interrupt => {}
             Key::Suspend => return Some(Effect::Suspend),
         }
         None
@@ -377,38 +536,76 @@ impl<W: Write> Ui<W> {
     pub(super) fn paint(&mut self, size: Size, now: Instant) -> std::io::Result<()> {
         let region = self.view(size, now).region(size);
         let finished = std::mem::take(&mut self.finished);
-        self.screen.paint(size, &finished, region)
+        self.screen.paint(size, finished, region)?;
+        if std::mem::take(&mut self.rings) {
+            self.screen.write(BELL)?;
+        }
+        Ok(())
+    }
+
+    /// Erases the screen. The next frame paints it anew.
+    ///
+    /// # Errors
+    /// The terminal accepts no output.
+    pub(super) fn redraw(&mut self) -> std::io::Result<()> {
+        let lines = self.screen.erase()?;
+        self.finished.splice(..0, lines);
+        Ok(())
     }
 
     fn view(&self, size: Size, now: Instant) -> View<'_> {
         let asks = self.question.as_ref().and_then(|open| open.asks.as_ref());
-        let below = match &self.hint {
-            Some((hint, _)) => vec![self.style.notable(hint)],
-            None if !self.suggestions.is_empty() => self.suggestions.rows(size.room(), self.style),
-            None if self.status.is_empty() => Vec::new(),
-            None => vec![self.style.dim(&cells::cut(&self.status, size.room()))],
-        };
-        let label = match (&self.search, asks) {
-            (Some(search), _) => search.label(),
-            (None, Some((choice, _))) => choice.asks.unwrap_or(PROMPT).to_owned(),
-            (None, None) => PROMPT.to_owned(),
+        let label = match (&self.picker, &self.search, asks) {
+            (Some(picker), ..) => picker.label.to_owned(),
+            (None, Some(search), _) => search.label(),
+            (None, None, Some((choice, _))) => choice.asks.unwrap_or(PROMPT).to_owned(),
+            (None, None, None) => PROMPT.to_owned(),
         };
         View {
             style: self.style,
             live: self.live.live(size.room()),
-            work: self.busy_since.map(|_| self.work_views(size, now)),
-            queue: self.queue.iter().map(String::as_str).collect(),
-            question: self
-                .question
-                .as_ref()
-                .map_or_else(Vec::new, |open| open.rows(self.may_answer(now), self.style)),
+            work: (self.busy_since)
+                .filter(|_| self.picker.is_none())
+                .map(|_| self.work_views(size, now)),
+            queue: self
+                .queue
+                .iter()
+                .map(|queued| queued.shown.as_str())
+                .collect(),
+            question: self.question.as_ref().map_or_else(Vec::new, |open| {
+                open.rows(self.may_answer(now), size.room(), self.style)
+            }),
             input: InputView {
                 label,
                 text: self.editor.text(),
                 cursor: self.editor.cursor(),
+                pastes: &self.pastes,
             },
-            below,
+            below: self.rows_below(size),
         }
+    }
+
+    /// Returns the rows below the input line: a list, a hint or the status.
+    fn rows_below(&self, size: Size) -> Vec<String> {
+        let (room, style) = (size.room(), self.style);
+        if let Some(picker) = &self.picker {
+            return picker.rows(self.editor.text(), size.rows / 2, room, style);
+        }
+        if let Some((hint, _)) = &self.hint {
+            let rows = cells::wrap(hint, room, 0);
+            return rows.iter().map(|row| style.notable(row)).collect();
+        }
+        if !self.suggestions.is_empty() {
+            return self.suggestions.rows(room, style);
+        }
+        let mut forms = self.status.iter();
+        let fitting = forms.find(|form| cells::width(form) <= room);
+        let form = fitting
+            .or(self.status.last())
+            .filter(|form| !form.is_empty());
+        form.map(|form| style.dim(&cells::cut(form, room)))
+            .into_iter()
+            .collect()
     }
 
     fn work_views(&self, size: Size, now: Instant) -> Vec<WorkView<'_>> {
@@ -486,6 +683,12 @@ impl<W: Write> Ui<W> {
         }
     }
 
+    /// Answers the question with an interrupt, which ends the turn, too.
+    fn interrupt_question(&mut self) {
+        self.reply(Reply::Interrupted);
+        self.interrupt_queue();
+    }
+
     /// Closes the question and restores the input line.
     fn end_question(&mut self) -> Option<oneshot::Sender<Reply>> {
         let open = self.question.take()?;
@@ -498,7 +701,8 @@ impl<W: Write> Ui<W> {
     fn enter(&mut self, now: Instant) {
         if let Some(open) = &self.question {
             if let Some((choice, _)) = &open.asks {
-                let reply = Reply::Text(choice.key, self.editor.text().trim().to_owned());
+                let text = self.pastes.whole(self.editor.text());
+                let reply = Reply::Text(choice.key, text.trim().to_owned());
                 self.answered = Some(now);
                 self.reply(reply);
                 return;
@@ -506,6 +710,13 @@ impl<W: Write> Ui<W> {
             if open.is_focused {
                 return;
             }
+        }
+        if self.question.is_none()
+            && self
+                .suggestions
+                .settle_file(&self.completer, &mut self.editor)
+        {
+            return;
         }
         let input = self.editor.text();
         let is_fenced = input.starts_with(FENCE);
@@ -519,46 +730,113 @@ impl<W: Write> Ui<W> {
                 self.editor.delete(Direction::Left, Unit::Cluster);
             }
             self.editor.insert("\n");
+            self.suggestions.clear();
             return;
         }
         if input.trim().is_empty() {
             return;
         }
-        let input = self.editor.take();
-        self.history.add(&input);
-        let text = unfenced(&input);
+        let asking = self.question.as_ref();
+        if let Some(open) = asking.filter(|open| open.only_text().is_none()) {
+            let (question, input) = (&open.question, input.trim());
+            let keys = question.keys();
+            if question.is_answer(input) {
+                let hint = format!("\"{input}\" was not sent: press the key {keys} to answer");
+                self.editor.clear();
+                self.hint(&hint, now);
+                return;
+            }
+            if question.answered_by_message.is_none() {
+                let hint = format!("sent after this turn: press the key {keys} to answer first");
+                self.hint(&hint, now);
+            }
+        }
+        self.submit(now);
+    }
+
+    /// Sends the input line, or queues it.
+    fn submit(&mut self, now: Instant) {
+        self.suggestions.clear();
+        let mut input = self.editor.take();
+        if let Some(name) = self.completer.only_command(input.trim_end()) {
+            name.clone_into(&mut input);
+        }
+        self.history.add(&self.pastes.whole(&input));
+        // A backslash in front of a line break was removed when Enter was pressed; one that was pasted is part of
+        // the text.
+        if input.starts_with(FENCE) {
+            input = unfenced(&input);
+        }
+        let message = self.pastes.message(&input);
+        if self.question.is_none() {
+            // The input line holds no text aside, and neither does the text that was deleted last.
+            self.pastes.clear();
+            self.editor.forget_deleted();
+        }
         let answer = self.question.as_ref();
         if let Some(key) = answer.and_then(|open| open.question.answered_by_message) {
-            self.queue.push_back(text);
+            self.queue.push_back(message);
             self.reply(Reply::Choice(key));
             return;
         }
         match self.listener {
-            Some(_) => self.deliver(text, now),
-            None => self.queue.push_back(text),
+            Some(_) => self.deliver(message, now),
+            None => self.queue.push_back(message),
         }
     }
 
     /// Hands a message to the program and prints it.
-    fn deliver(&mut self, text: String, now: Instant) {
+    fn deliver(&mut self, message: Message, now: Instant) {
         let Some(listener) = self.listener.take() else {
             return;
         };
         self.busy_since = Some(now);
-        self.show_message(&text);
-        let _ = listener.send(Input::Text(text));
+        self.show_message(&message.shown);
+        let _ = listener.send(Input::Text {
+            text: message.text.clone(),
+            shown: message.shown.clone(),
+        });
+        self.sent = Some(message);
     }
 
-    /// Prints a message of the user.
+    /// Prints a message of the user, apart from what is above it.
     pub(super) fn show_message(&mut self, text: &str) {
-        let shown = visible(text).replace('\n', "\n  ");
-        let lines = cells::without_tabs(&format!("{PROMPT}{shown}"));
-        let rows = lines.split('\n');
-        let rows: Vec<String> = rows
-            .flat_map(|line| cells::wrap(line, self.room(), 2))
-            .collect();
-        self.finished
-            .extend(rows.iter().map(|row| self.style.strong(row)));
+        if self.has_lines {
+            self.finish([Line::default()]);
+        }
+        let text = cells::without_tabs(&visible(text));
+        let style = self.style;
+        let lines = text.split('\n').enumerate().map(|(number, line)| Line {
+            first: match number {
+                0 => style.strong(PROMPT),
+                _ => "  ".to_owned(),
+            },
+            rest: "  ".to_owned(),
+            ..Line::new(style.strong(line))
+        });
+        self.finish(lines);
+    }
+
+    /// Shows pasted text: in the input line if it has some, or else that of the message that was sent last.
+    fn unfold(&mut self, now: Instant) {
+        let whole = self.pastes.whole(self.editor.text());
+        if whole != self.editor.text() {
+            self.editor.set(whole);
+            return;
+        }
+        let folded = self.sent.as_ref().filter(|sent| sent.is_folded());
+        let Some(message) = folded else {
+            self.hint("there is no pasted text to show", now);
+            return;
+        };
+        let text = cells::without_tabs(&visible(&message.text));
+        let prefix = self.style.dim(PASTED);
+        self.end_text();
+        self.finish(text.lines().map(|line| Line {
+            first: prefix.clone(),
+            rest: prefix.clone(),
+            ..Line::new(line.to_owned())
+        }));
     }
 
     fn leave(&mut self, now: Instant) {
@@ -576,7 +854,12 @@ impl<W: Write> Ui<W> {
             self.begin_text();
             return;
         }
-        self.suggestions.accept(&self.completer, &mut self.editor);
+        self.go_in_suggestions(Step::Next);
+    }
+
+    fn go_in_suggestions(&mut self, step: Step) {
+        self.suggestions
+            .accept(step, &self.completer, &mut self.editor);
     }
 
     /// Begins a search in the history.
@@ -608,18 +891,22 @@ impl<W: Write> Ui<W> {
     fn escape(&mut self) -> Option<Effect> {
         if let Some(open) = &mut self.question {
             if open.only_text().is_some() {
-                self.reply(Reply::Interrupted);
+                self.interrupt_question();
                 return None;
             }
             match open.asks.take() {
                 Some((_, typed)) => self.editor.set(typed),
                 None if open.is_focused => open.is_focused = false,
-                None => self.reply(Reply::Interrupted),
+                None => self.interrupt_question(),
             }
             return None;
         }
+        if !self.suggestions.is_empty() {
+            self.suggestions.clear();
+            return None;
+        }
         self.is_busy().then(|| {
-            self.return_queue();
+            self.interrupt_queue();
             Effect::Interrupt
         })
     }
@@ -637,12 +924,11 @@ impl<W: Write> Ui<W> {
         }
         self.hint("Ctrl-C again, Ctrl-D or /quit ends the chat", now);
         if self.question.is_some() {
-            self.reply(Reply::Interrupted);
-            self.return_queue();
+            self.interrupt_question();
             return None;
         }
         if is_busy {
-            self.return_queue()
+            self.interrupt_queue()
         } else {
             self.editor.clear()
         }
@@ -653,7 +939,7 @@ impl<W: Write> Ui<W> {
         if !self.editor.is_empty() {
             self.editor.delete(Direction::Right, Unit::Cluster);
         } else if self.question.is_some() {
-            self.reply(Reply::Interrupted);
+            self.interrupt_question();
         } else if self.listener.is_some() {
             self.leave(now);
         } else {
@@ -663,7 +949,9 @@ impl<W: Write> Ui<W> {
     }
 
     fn up(&mut self) {
-        if !self.editor.go_to_line(false)
+        if !self.suggestions.is_empty() {
+            self.go_in_suggestions(Step::Previous);
+        } else if !self.editor.go_to_line(false)
             && let Some(message) = self.history.previous(self.editor.text())
         {
             self.editor.set(message);
@@ -671,7 +959,9 @@ impl<W: Write> Ui<W> {
     }
 
     fn down(&mut self) {
-        if !self.editor.go_to_line(true)
+        if !self.suggestions.is_empty() {
+            self.go_in_suggestions(Step::Next);
+        } else if !self.editor.go_to_line(true)
             && let Some(message) = self.history.next()
         {
             self.editor.set(message);
@@ -683,4 +973,79 @@ impl<W: Write> Ui<W> {
 fn joined(texts: Vec<String>) -> String {
     let texts = texts.into_iter().filter(|text| !text.is_empty());
     texts.collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::terminal::screen::Size;
+
+    fn ui(now: Instant) -> Ui<Vec<u8>> {
+        let size = Size {
+            columns: 60,
+            rows: 20,
+        };
+        let screen = Screen::new(Vec::new(), size, true);
+        let folder = tempfile::tempdir().unwrap();
+        let history = History::read(folder.path().join("history"));
+        Ui::new(screen, Style::none(), history, now)
+    }
+
+    fn say(ui: &mut Ui<Vec<u8>>, text: &str, now: Instant) {
+        for character in text.chars() {
+            ui.key(Key::Sign(character), now);
+        }
+        ui.key(Key::Enter, now);
+    }
+
+    /// The message that the chat gets when it asks for the next one.
+    fn next(ui: &mut Ui<Vec<u8>>, now: Instant) -> Option<String> {
+        let (listener, mut input) = oneshot::channel();
+        ui.listen(listener, now);
+        match input.try_recv() {
+            Ok(Input::Text { text, .. }) => Some(text),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_message_after_an_interrupt_follows_the_turn_that_still_ends() {
+        for (key, is_asked) in [
+            (Key::Escape, false),
+            (Key::Interrupt, false),
+            (Key::Escape, true),
+            (Key::Interrupt, true),
+            (Key::End, true),
+        ] {
+            let now = Instant::now();
+            let mut ui = ui(now);
+            let (reply, mut answer) = oneshot::channel();
+            if is_asked {
+                let question = Question {
+                    text: "allow it?".to_owned(),
+                    choices: Vec::new(),
+                    is_expected: false,
+                    answered_by_message: None,
+                };
+                ui.ask(1, question, reply, now);
+            }
+            say(&mut ui, "one", now);
+            let effect = ui.key(key, now);
+            if is_asked {
+                assert!(matches!(answer.try_recv(), Ok(Reply::Interrupted)));
+            } else {
+                assert_eq!(effect, Some(Effect::Interrupt));
+            }
+            // Back in the input line; the turn has not ended yet.
+            ui.key(Key::Enter, now);
+            ui.return_queue();
+            assert_eq!(next(&mut ui, now).as_deref(), Some("one"));
+            // The next turn fails without an interrupt.
+            say(&mut ui, "two", now);
+            ui.return_queue();
+            assert_eq!(next(&mut ui, now), None);
+            assert_eq!(ui.editor.take(), "two");
+        }
+    }
 }

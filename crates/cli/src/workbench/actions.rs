@@ -86,6 +86,7 @@ impl Workbench {
                 &inner.parts.process_environment,
                 team.configured.clone(),
                 &inner.context.secret_set,
+                Arc::clone(&inner.parts.warn),
             )?,
             meter: Meter::new(team.budget.clone(), Arc::clone(&inner.context.clock)),
             team: None,

@@ -1,13 +1,13 @@
 //! Tools of an agent: those of its toolsets, with results cached as the file configures.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use cachalot_agent::definition::Notify;
 use cachalot_agent::{AgentDefinition, Error, ErrorKind, Team, Toolboxes};
 use cachalot_cache::Domain;
 use cachalot_mcp::settings::{BuiltInDependencies, ToolsetKind, assemble};
-use cachalot_model::ToolDefinition;
+use cachalot_model::{Meter, ToolDefinition};
 use cachalot_tools::builtin::SessionState;
 use cachalot_tools::cached::{CachedTools, CachedToolsOptions, EngineLifetime};
 use cachalot_tools::{
@@ -65,6 +65,8 @@ pub(super) struct ChatToolboxes {
     servers: Option<WorkspaceSandbox>,
     /// The state that the agents share.
     team_state: Arc<SessionState>,
+    /// Counts the requests for embeddings of all agents and sessions against the budget of the file, apart from the turns.
+    embeddings: OnceLock<Meter>,
 }
 
 impl ChatToolboxes {
@@ -73,6 +75,7 @@ impl ChatToolboxes {
             bench,
             servers,
             team_state: Arc::default(),
+            embeddings: OnceLock::new(),
         }
     }
 }
@@ -118,6 +121,11 @@ impl Toolboxes for ChatToolboxes {
         let mut tools = assembled.tools;
         let actions = bench.action_tools(team, &toolsets);
         tools.extend(actions.map_err(|error| missing(&error))?);
+        let meter = self
+            .embeddings
+            .get_or_init(|| Meter::new(team.budget.clone(), Arc::clone(&inner.context.clock)));
+        let searches = bench.search_tools(team, &toolsets, meter);
+        tools.extend(searches.map_err(|error| missing(&error))?);
         tools.extend(own);
         let enabled = settings.enabled;
         let registry = Registry::new(tools).map_err(|error| missing(&error))?;
@@ -187,7 +195,7 @@ impl Toolboxes for ChatToolboxes {
 
 impl Workbench {
     /// Returns the current tools of a session, which last until it reloads them.
-    fn tools_of_session(&self, session: &str) -> Option<Arc<CachedTools>> {
+    pub(super) fn tools_of_session(&self, session: &str) -> Option<Arc<CachedTools>> {
         let known = self.0.session_tools.lock();
         known.get(session)?.tools.upgrade()
     }

@@ -51,6 +51,38 @@ fn entries_are_listed_read_and_erased() {
     home.run(&["cache", "get", handle]).fails(1);
 }
 
+#[test]
+fn removal_of_nothing_says_what_would_match() {
+    let home = home_with(&["a", "b"]);
+    let hint = |arguments: &[&str]| {
+        let ran = home.run(&[&["cache", "rm"], arguments].concat()).ok();
+        assert!(ran.stderr.starts_with("erased 0 entries\n"), "{ran}");
+        ran.stderr.lines().last().unwrap().to_owned()
+    };
+    assert_eq!(
+        hint(&["marking"]),
+        "  help: a pattern matches whole handles: '*marking*' matches 2 entries"
+    );
+    assert_eq!(
+        hint(&["whale*"]),
+        "  help: no handle contains `whale*`; `cachalot cache ls` lists 2 entries"
+    );
+    assert_eq!(
+        hint(&["--tag", "c"]),
+        "  help: `cachalot cache ls` lists 2 entries; --json shows kinds, names and tags"
+    );
+    // The shell replaces a pattern without quotes.
+    let files = home
+        .run(&["cache", "rm", "agent.yaml", "runs.log"])
+        .fails(2);
+    assert!(files.stderr.contains("put it in quotes"), "{files}");
+    home.run(&["cache", "rm", "--all"]).ok();
+    assert_eq!(
+        hint(&["marking"]),
+        "  help: the store has no entries; --db names another one"
+    );
+}
+
 /// The reader of a long list leaves: the command ends without a message, before the list does.
 #[cfg(unix)]
 #[test]
@@ -109,7 +141,7 @@ fn cache_commands_accept_the_key_as_written_in_the_file() {
     }
     let all = home.run(&["cache", "get", "mark:*"]).fails(1);
     assert!(
-        all.stderr.contains("nothing is cached under mark:*"),
+        all.stderr.contains("`cachalot cache ls 'mark:*'` lists"),
         "{all}"
     );
     home.run(&["cache", "get", "a"]).fails(1);
@@ -205,14 +237,32 @@ fn cache_sweep_erases_expired_entries() {
 fn cache_commands_report_a_missing_store() {
     let home = Home::new();
     for command in [
-        &["cache", "ls"][..],
-        &["cache", "stats"],
+        &["cache", "ls", "--db", "typo.db"][..],
+        &["sessions", "ls", "--db", "typo.db"],
+        &["cache", "rm", "--all"],
         &["cache", "export", "x.jsonl"],
     ] {
         let ran = home.run(command).fails(1);
         assert!(ran.stderr.contains("there is no store at"), "{ran}");
         assert!(!home.database().exists());
     }
+}
+
+#[test]
+fn lists_of_a_fresh_machine_are_empty() {
+    let home = Home::new();
+    for command in [
+        &["cache", "ls"][..],
+        &["sessions", "ls"],
+        &["cache", "stats"],
+    ] {
+        let listed = home.run(command).ok();
+        assert!(listed.stderr.contains("there is no store at"), "{listed}");
+    }
+    for command in [&["cache", "ls", "--json"], &["sessions", "ls", "--json"]] {
+        assert_eq!(home.run(command).ok().json(), serde_json::json!([]));
+    }
+    assert_eq!(home.files(), [], "a list creates nothing");
 }
 
 #[test]

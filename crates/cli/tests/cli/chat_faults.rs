@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 use crate::provider::{Provider, SCRIPTED_MODEL, SHELL, session};
 use crate::support::{CommandOutput, Home};
 
-/// Asks a model whose provider the file does not know.
-const PLAIN: &str = "agents: {root: {model: openai/gpt-4o}}\n";
+/// Asks a known model, and does not wait for rate limits.
+const PLAIN: &str =
+    "providers: {openai: {rate_limit_wait: 0s}}\nagents: {root: {model: openai/gpt-4o}}\n";
 
 #[test]
 fn every_provider_error_is_reported_with_a_remedy() {

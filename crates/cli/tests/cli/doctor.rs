@@ -82,6 +82,24 @@ fn doctor_checks_stores_on_servers() {
 }
 
 #[test]
+fn doctor_finds_a_store_that_cannot_be_created() {
+    let home = Home::new();
+    // A file stands in the place of the data directory.
+    home.write("data", "");
+    let report = home.run(&["doctor", "--json"]).fails(1);
+    for topic in ["store", "ledger"] {
+        let (status, remedy) = check_of(&report, topic);
+        assert_eq!(status, "failed", "{topic}: {report}");
+        assert!(remedy.contains("--db or CACHALOT_DB"), "{remedy}");
+    }
+    assert!(report.stdout.contains("not a directory"), "{report}");
+    // Nothing is left behind where the store can be created.
+    let fine = Home::new();
+    fine.run(&["doctor"]).ok();
+    assert_eq!(fine.files(), []);
+}
+
+#[test]
 fn doctor_checks_a_file() {
     let home = Home::new();
     let absent = home.run(&["doctor"]).ok();

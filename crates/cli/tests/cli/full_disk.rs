@@ -105,6 +105,37 @@ fn all_name_the_full_disk(report: &str) -> usize {
 }
 
 #[test]
+fn read_only_home_is_found_by_doctor_and_runs_go_on() {
+    let script = r#"
+printf 'name: code\nnodes:\n  - name: a\n    run: "return {\"x\": 1}"\n  - name: b\n    uses: cache.wrap\n    with: {action: json.parse, args: {text: "1"}}\n' > "$TINY/code.yaml"
+mount -o remount,ro "$TINY"
+for command in "doctor" "run $TINY/code.yaml" "run $TINY/code.yaml --require-store" "serve" "exec -- echo ran" "exec --record x -- echo ran"; do
+    echo "=== $command"
+    cachalot $command
+    echo "exit $?"
+    cat "$TINY/../out.txt"
+done
+"#;
+    let Some(report) = with_tiny_disk("size=1m", script) else {
+        return;
+    };
+    for (name, said) in cases(&report) {
+        let (parts, code): (&[&str], _) = match name {
+            "doctor" => (&["cannot be created", "Read-only", "--db"], 1),
+            "serve" => (&["digest key", "Read-only", "--db"], 1),
+            "exec -- echo ran" => (&["nothing is cached", "read-only", "ran\n"], 0),
+            "exec --record x -- echo ran" => (&["digest key", "Read-only"], 1),
+            name if name.ends_with("--require-store") => (&["--require-store: ", "read-only"], 1),
+            _ => (&["no store", "read-only", "--db"], 0),
+        };
+        for part in parts {
+            assert!(said.contains(part), "{name}: {part}\n{said}");
+        }
+        assert!(said.contains(&format!("exit {code}\n")), "{name}\n{said}");
+    }
+}
+
+#[test]
 fn full_disk_is_reported_by_run() {
     let script = r#"
 for free in 0 1 2 3 5 9 12 17 20 26 30; do

@@ -4,6 +4,7 @@
 mod compaction;
 mod faults;
 mod keys;
+mod mcp_tool;
 
 use std::path::PathBuf;
 use std::process::Command;

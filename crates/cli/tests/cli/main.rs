@@ -9,9 +9,15 @@ mod backends;
 mod cache_commands;
 mod cassette;
 mod chat;
+mod chat_commands;
 mod chat_faults;
+#[cfg(unix)]
+mod chat_keys;
+#[cfg(unix)]
+mod chat_screens;
 mod default_agent;
 mod digest_key;
+mod docker_agent;
 mod doctor;
 mod durations;
 mod encryption;
@@ -20,6 +26,7 @@ mod exec;
 #[cfg(unix)]
 mod exports;
 mod faults;
+mod first_steps;
 mod fleet_ledger;
 mod formats;
 #[cfg(target_os = "linux")]
@@ -30,6 +37,7 @@ mod hash;
 mod home;
 mod hook_chats;
 mod hooks;
+mod html_reports;
 mod inline_code;
 mod input;
 mod ledger;
@@ -41,7 +49,9 @@ mod live_region;
 mod local_copies;
 mod loops;
 mod memory;
+mod mistakes;
 mod models;
+mod nanobot;
 mod operations;
 mod prefix;
 mod prefix_guard;
@@ -50,9 +60,13 @@ mod prefix_plan;
 mod prefix_what_if;
 mod processes;
 mod provider;
+mod rag;
+#[cfg(unix)]
+mod rate_limits;
 #[cfg(unix)]
 mod reference_servers;
 mod reference_states;
+mod required_store;
 mod response_cache;
 mod review;
 mod run;
@@ -67,6 +81,7 @@ mod sessions_tree;
 mod shared_cases;
 mod simulate;
 mod spend;
+mod spend_session;
 mod store_links;
 mod story;
 mod subgraphs;

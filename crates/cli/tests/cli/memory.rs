@@ -25,6 +25,35 @@ fn damaged_store_is_renamed_and_the_run_continues() {
 }
 
 #[test]
+fn file_that_is_no_store_stays_as_it_is() {
+    let home = Home::new();
+    home.write("agent.yaml", MARKING);
+    let text = "name: precious\n".repeat(200);
+    home.write("precious.yaml", &text);
+    let ran = home
+        .run(&["run", "agent.yaml", "-i", "text=x", "--db", "precious.yaml"])
+        .ok();
+    assert!(
+        ran.stderr.contains("is no store, and stays as it is"),
+        "{ran}"
+    );
+    let kept = std::fs::read_to_string(home.join("precious.yaml")).unwrap();
+    assert_eq!(kept, text);
+    // A damaged database that the user named is set aside.
+    let named = ["run", "agent.yaml", "-i", "text=x", "--db", "named.db"];
+    home.run(&named).ok();
+    let mut database = std::fs::read(home.join("named.db")).unwrap();
+    database.truncate(16);
+    for end in ["-wal", "-shm"] {
+        let _ = std::fs::remove_file(home.join(&format!("named.db{end}")));
+    }
+    database.resize(8_192, 0xaa);
+    home.write("named.db", &database);
+    let ran = home.run(&named).ok();
+    assert!(ran.stderr.contains("set aside as"), "{ran}");
+}
+
+#[test]
 fn store_of_a_newer_version_is_refused() {
     let home = Home::new();
     home.write("agent.yaml", MARKING);

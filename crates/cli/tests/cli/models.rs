@@ -112,6 +112,28 @@ fn user_model_file_adds_and_overrides_models() {
 }
 
 #[test]
+fn part_of_a_name_lists_all_models_that_contain_it() {
+    let home = Home::new();
+    let opus = home.run(&["models", "Opus"]).ok();
+    for row in ["  claude-opus-4-8 ", "  claude-opus-5 "] {
+        assert!(opus.stdout.contains(row), "{opus}");
+    }
+    assert!(!opus.stdout.contains("haiku"), "{opus}");
+    let json = home.run(&["models", "opus", "--json"]).ok().json();
+    let models = json.as_array().unwrap();
+    let name = |model: &serde_json::Value| model["model"].as_str().unwrap().to_owned();
+    assert!(models.len() > 1 && models.iter().all(|model| name(model).contains("opus")));
+    // The name of a provider is a part of the names, too; the only model is shown with all its data.
+    let provider = home.run(&["models", "anthropic/"]).ok();
+    assert!(
+        provider.stdout.contains("  claude-haiku-5-5 "),
+        "{provider}"
+    );
+    let one = home.run(&["models", "5.6-terr"]).ok();
+    assert!(one.stdout.starts_with("openai/gpt-5.6-terra\n"), "{one}");
+}
+
+#[test]
 fn unknown_model_is_a_usage_error_with_a_suggestion() {
     let home = Home::new();
     for (arguments, near) in [
@@ -131,6 +153,8 @@ fn unknown_model_is_a_usage_error_with_a_suggestion() {
             &["models", "--provider", "openai", "claude-opus-5"],
             "`cachalot models` lists",
         ),
+        // Not the nearest name with the provider, `openai/o1`.
+        (&["models", "openai/opus"], "`cachalot models` lists"),
     ] {
         let ran = home.run(arguments).fails(2);
         assert!(ran.stdout.is_empty() && ran.stderr.contains(near), "{ran}");

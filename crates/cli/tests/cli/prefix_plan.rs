@@ -236,11 +236,19 @@ fn plan_describes_a_session_and_the_example_log() {
     let name = session(&home.ask(&provider, &["agent.yaml"], "hello").ok());
     home.ask(&provider, &["agent.yaml", "--session", &name], "again")
         .ok();
-    let reported = home.run(&["prefix", "plan", &name]).ok().stdout;
+    let plan = || home.run(&["prefix", "plan", &name]).ok().stdout;
+    let reported = plan();
     assert!(
-        reported.contains("2 requests") && reported.contains("60 s lie between"),
+        reported.contains("2 requests") && !reported.contains("lie between"),
         "{reported}"
     );
+    // Without the ledger, the times are not known.
+    let ledger = home.join("data/cachalot/cachalot.db.ledger");
+    for end in ["", "-wal", "-shm"] {
+        let _ = std::fs::remove_file(format!("{}{end}", ledger.display()));
+    }
+    let reported = plan();
+    assert!(reported.contains("60 s lie between"), "{reported}");
 
     let neither = home.run(&["prefix", "plan", "nothing-like-it"]);
     assert_eq!(neither.code, Some(1));
@@ -485,4 +493,50 @@ fn plan_charges_requests_in_sending_order() {
     let failed: Vec<String> = failed.collect();
     let reported = plans(&home, &failed.join("\n"), &[]);
     assert!(about(cost(&reported, "without"), 0.6), "{reported:?}");
+}
+
+#[test]
+fn session_is_charged_with_the_pauses_of_the_ledger() {
+    let (home, provider) = (Home::new(), Provider::scripted(SCRIPTED_MODEL));
+    let instruction = "Answer briefly. ".repeat(600);
+    home.write(
+        "agent.yaml",
+        format!(
+            "agents: {{root: {{model: anthropic/claude-sonnet-4-5, instruction: '{instruction}'}}}}\n"
+        ),
+    );
+    let ask = |arguments: &[&str]| {
+        let arguments = [&["agent.yaml"], arguments].concat();
+        home.ask_with(&provider, &arguments, b"hello", |command| {
+            command.env("ANTHROPIC_API_KEY", "sk-x");
+        })
+        .ok()
+    };
+    let name = session(&ask(&[]));
+    for _ in 0..2 {
+        ask(&["--session", &name]);
+    }
+    let ledger = home.join("data/cachalot/cachalot.db.ledger");
+    let read = |seconds: i64| {
+        let ledger = rusqlite::Connection::open(&ledger).unwrap();
+        let changed = ledger.execute(
+            "UPDATE calls SET at = (SELECT min(at) FROM calls) + 1000 * ?1 * \
+             (SELECT count(*) FROM calls AS earlier WHERE earlier.kind = 'prefix' AND earlier.id < calls.id) \
+             WHERE kind = 'prefix'",
+            [seconds],
+        );
+        assert_eq!(changed.unwrap(), 3);
+        drop(ledger);
+        let reported = home.run(&["prefix", "plan", "--json", &name]).ok().json();
+        assert_eq!(reported["assumed_seconds_between"], Value::Null);
+        let plans = reported["models"][0]["plans"].as_array().unwrap().clone();
+        ["5m", "1h"].map(|wanted| {
+            let plan = plans.iter().find(|plan| plan["plan"] == wanted).unwrap();
+            plan["read"].as_u64().unwrap() > 0
+        })
+    };
+    assert_eq!(read(60), [true, true]);
+    // Five minutes are over after each request, an hour is not.
+    assert_eq!(read(1_200), [false, true]);
+    assert_eq!(read(7_200), [false, false]);
 }

@@ -235,6 +235,11 @@ fn missing_input_of_a_required_argument_is_named() {
             error["column"].as_u64().unwrap() > 50,
             "the place of the template: {error}"
         );
+        let help = home.run(&["run", "agent.yaml"]).fails(1).unwrapped();
+        assert!(
+            help.contains("`cachalot run agent.yaml -i file_path=TEXT`"),
+            "{help}"
+        );
     }
 }
 
@@ -258,7 +263,6 @@ fn help_and_version_are_printed() {
             .starts_with("cachalot ")
     );
     assert!(home.run(&["--help"]).ok().stdout.contains("run"));
-    home.run(&[]).fails(2);
     let typo = home.run(&["validat"]).fails(2);
     assert!(typo.stderr.contains("'validate'"), "{typo}");
 }

@@ -165,7 +165,7 @@ fn rewind_brings_back_what_a_command_changed() {
     terminal
         .prompt()
         .say("/rewind")
-        .see("there is nothing to bring back");
+        .see("there is no turn to take back here");
     terminal
         .prompt()
         .say("run echo second > notes; rm -f other")
@@ -174,9 +174,26 @@ fn rewind_brings_back_what_a_command_changed() {
     terminal
         .prompt()
         .say("/rewind")
-        .see("brought back, 1 of the files")
-        .see("notes");
+        .see("taken back: \"run echo second")
+        .see("brought back: notes");
     assert_eq!(read(&chats.home, "work/notes"), "first");
+    // The user edits files after the turn.
+    chats.home.write("work/mine", "first");
+    terminal
+        .prompt()
+        .say("run echo second > notes")
+        .see("It said: ");
+    terminal.prompt();
+    chats.home.write("work/mine", "edited");
+    chats.home.write("work/notes", "edited");
+    terminal
+        .say("/rewind")
+        .see("not brought back: `notes`: it was changed by something else since")
+        .see("what commands changed in files that git could bring back stays");
+    for file in ["work/mine", "work/notes"] {
+        assert_eq!(read(&chats.home, file), "edited");
+    }
+    chats.home.write("work/notes", "first");
     // Too large to be copied.
     let large = std::fs::File::create(chats.home.join("work/large")).unwrap();
     large.set_len(64 << 20).unwrap();

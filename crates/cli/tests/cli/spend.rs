@@ -18,7 +18,7 @@ fn output(command: &mut Command) -> CommandOutput {
 }
 
 #[test]
-fn headline_tells_cost_cache_and_causes() {
+fn headline_tells_cost_and_cache() {
     let home = Home::new();
     let shown = output(&mut home.command(&["spend", &transcripts()])).ok();
     insta::assert_snapshot!(shown.stdout);
@@ -91,13 +91,13 @@ fn programs_are_found_where_they_keep_transcripts() {
         .env("CLAUDE_CONFIG_DIR", format!("{place}/claude"))
         .env("CODEX_HOME", format!("{place}/codex"));
     assert_eq!(output(&mut command).ok().json()["total"]["answers"], 12);
-    let wrong: [&[&str]; 3] = [
-        &["spend"],
-        &["spend", "absent"],
-        &["spend", &place, "--since", "soon"],
+    let wrong: [(&[&str], i32); 3] = [
+        (&["spend"], 1),
+        (&["spend", "absent"], 1),
+        (&["spend", &place, "--since", "soon"], 2),
     ];
-    let shown = wrong.map(|arguments| {
-        let failed = output(&mut home.command(arguments)).fails(1);
+    let shown = wrong.map(|(arguments, code)| {
+        let failed = output(&mut home.command(arguments)).fails(code);
         failed.shown(&home)
     });
     insta::assert_snapshot!(shown.join("\n"));
@@ -500,4 +500,131 @@ fn own_answers_count_one_by_one() {
     let shown = spend(&home, &[]);
     let note = "Twice: <$0.01 went through the gateway";
     assert!(shown.stdout.contains(note), "{shown}");
+}
+
+/// An answer of Claude Code that writes 100,000 tokens, so many minutes after eight o'clock.
+fn answer(session: &str, minutes: u32, agent: Option<&str>, model: &str) -> String {
+    let id = format!("{session}-{minutes}-{agent:?}");
+    let mut line = serde_json::json!({
+        "type": "assistant", "sessionId": session, "uuid": id, "cwd": "/home/ada/api",
+        "timestamp": format!("2026-11-18T08:{minutes:02}:00.000Z"),
+        "isSidechain": agent.is_some(),
+        "message": {"id": id, "model": model, "stop_reason": "end_turn", "usage": {
+            "input_tokens": 0, "output_tokens": 0, "cache_read_input_tokens": 0,
+            "cache_creation_input_tokens": 100_000,
+        }},
+    });
+    if let Some(agent) = agent {
+        line["agentId"] = agent.into();
+    }
+    format!("{line}\n")
+}
+
+/// Opus 4.8 writes a million tokens for $6.25 (an hour: $10), and reads them for $0.50; Haiku 5.5 writes them for $0.125.
+#[test]
+fn remedies_are_those_that_save() {
+    let home = Home::new();
+    let opus = "claude-opus-4-8";
+    // A pause of 50 minutes: 100,000 tokens are written again for $0.625.
+    let pause = answer("a", 0, None, opus) + &answer("a", 50, None, opus);
+    home.write("t/a.jsonl", &pause);
+    let place = home.join("t").to_str().unwrap().to_owned();
+    let report = |options: &[&str]| spend(&home, &[&[&place as &str], options].concat());
+    let remedies = |document: &serde_json::Value| -> Vec<(String, i64)> {
+        let remedies = document["remedies"].as_array().unwrap().iter();
+        let remedies = remedies.map(|remedy| {
+            #[expect(clippy::cast_possible_truncation)]
+            let hundredths_of_cents =
+                (remedy["saved_usd"].as_f64().unwrap() * 10_000.0).round() as i64;
+            (
+                remedy["policy"].as_str().unwrap().to_owned(),
+                hundredths_of_cents,
+            )
+        });
+        remedies.collect()
+    };
+    // Twice $0.625, with an hour once $1 and once $0.05.
+    let found = remedies(&report(&["--json"]).json());
+    assert_eq!(found[0], ("one_hour".to_owned(), 2_000), "{found:?}");
+    let shown = report(&[]).stdout;
+    let headline = shown.lines().next().unwrap();
+    assert!(
+        headline.ends_with("; $0.20 less with `ENABLE_PROMPT_CACHING_1H=1`"),
+        "{shown}"
+    );
+    let how =
+        "Claude Code, 1 h writes: $0.20 of $1.25 (16 %)\n  Write `ENABLE_PROMPT_CACHING_1H=1` in";
+    assert!(shown.contains(how), "{shown}");
+    // A sub-agent: on Haiku it costs $0.0125 in place of $0.625. Another model gives other answers.
+    home.write("t/agent-x.jsonl", answer("a", 1, Some("x"), opus));
+    let document = report(&["--json"]).json();
+    let found = remedies(&document);
+    assert!(
+        found.is_sorted_by(|one, other| one.1 >= other.1),
+        "{found:?}"
+    );
+    assert!(
+        found.contains(&("sub_agents_on_haiku".to_owned(), 6_125)),
+        "{found:?}"
+    );
+    let of_sub_agents = document["remedies"].as_array().unwrap().iter();
+    let mut of_sub_agents =
+        of_sub_agents.filter(|remedy| remedy["policy"] == "sub_agents_on_haiku");
+    let remedy = of_sub_agents.next().unwrap();
+    assert_eq!(remedy["certainty"], "estimate");
+    assert_eq!(remedy["setting"], "CLAUDE_CODE_SUBAGENT_MODEL=haiku");
+    // Without them, and with a pause of two minutes, nothing would have saved money.
+    std::fs::remove_file(home.join("t/agent-x.jsonl")).unwrap();
+    let short = answer("a", 0, None, opus);
+    home.write("t/a.jsonl", &short);
+    let shown = report(&[]).stdout;
+    assert!(
+        shown.contains("No setting would have saved money: "),
+        "{shown}"
+    );
+    assert_eq!(
+        report(&["--json"]).json()["remedies"],
+        serde_json::json!([])
+    );
+}
+
+#[test]
+fn sessions_have_a_title_a_project_and_a_day() {
+    let home = Home::new();
+    let prompt = r#"{"type":"user","sessionId":"a","uuid":"u","message":{"role":"user","content":"Fix the tests"}}"#;
+    let text = format!("{prompt}\n{}", answer("a", 0, None, "claude-opus-4-8"));
+    home.write("t/a.jsonl", &text);
+    let place = home.join("t").to_str().unwrap().to_owned();
+    let options = [&place as &str, "--by", "session"];
+    let shown = spend(&home, &options).stdout;
+    let row = shown.lines().find(|line| line.starts_with("Claude Code a"));
+    let cells: Vec<_> = row
+        .unwrap()
+        .split("  ")
+        .filter(|cell| !cell.is_empty())
+        .collect();
+    assert_eq!(
+        cells[..4]
+            .iter()
+            .map(|cell| cell.trim())
+            .collect::<Vec<_>>(),
+        [
+            "Claude Code a",
+            "Fix the tests",
+            "/home/ada/api",
+            "2026-11-18"
+        ],
+        "{shown}"
+    );
+    let group =
+        spend(&home, &[&options as &[&str], &["--json"]].concat()).json()["groups"][0].clone();
+    assert_eq!(group["title"], "Fix the tests");
+    assert_eq!(group["day"], "2026-11-18");
+    let csv = spend(&home, &[&options as &[&str], &["--csv"]].concat()).stdout;
+    let lines: Vec<_> = csv.lines().collect();
+    assert!(lines[0].ends_with(",title,project,day"), "{csv}");
+    assert!(
+        lines[1].ends_with(",Fix the tests,/home/ada/api,2026-11-18"),
+        "{csv}"
+    );
 }

@@ -37,7 +37,7 @@ fn chat_shows_calls_answers_sums_and_how_to_resume() {
     with_the_example(&home);
     let mut terminal = chat(&home, &provider, &["examples/coder.yaml"]);
     terminal
-        .see("root (coder): Reads and edits the files")
+        .see("root (openai/gpt-4o): Reads and edits the files")
         .see("session ")
         .prompt();
     terminal.say(TASK);
@@ -160,8 +160,9 @@ fn an_answer_can_be_saved() {
     let mut terminal = begin();
     terminal.prompt().say("run echo one");
     terminal
+        .see("\"always\" covers calls of this agent that `shell:command=echo *` matches")
         .see("allow it?")
-        .see("[a] always `shell:command=echo *` in this chat  [s] in every chat")
+        .see("[a] always in this chat  [s] always in every chat")
         .answer("s")
         .see("saved in ")
         .see("It said: one");
@@ -433,7 +434,10 @@ fn commands_are_distinguished_from_messages() {
         .say("/help")
         .see("/stats")
         .see("Ctrl-C interrupts the turn");
-    terminal.prompt().say("/stat").see("did you mean `/stats`?");
+    terminal
+        .prompt()
+        .say("/stast")
+        .see("did you mean `/stats`?");
     terminal
         .prompt()
         .say("/stats now")

@@ -54,6 +54,27 @@ impl Output {
         let text = self.shown.screen().text().join("\n");
         text.trim_end().to_owned() + "\n"
     }
+
+    /// True unless a frame has begun and not ended.
+    fn is_complete(&self) -> bool {
+        let raw = String::from_utf8_lossy(&self.bytes);
+        raw.rfind("\u{1b}[?2026h") <= raw.rfind("\u{1b}[?2026l")
+    }
+
+    /// The rows of the screen.
+    fn view(&self) -> String {
+        joined(self.shown.screen().visible_lines())
+    }
+
+    /// The rows of the scrollback and the screen.
+    fn rows(&self) -> String {
+        joined(self.shown.screen().all_lines())
+    }
+}
+
+fn joined<'a>(rows: impl Iterator<Item = &'a avt::Line>) -> String {
+    let rows: Vec<String> = rows.map(|row| row.text().trim_end().to_owned()).collect();
+    rows.join("\n").trim_end().to_owned() + "\n"
 }
 
 /// A terminal with a command that runs at it.
@@ -146,6 +167,48 @@ impl Terminal {
         self.screen.0.lock().unwrap().text()
     }
 
+    /// The rows of the screen, as the terminal breaks them.
+    pub(crate) fn view(&self) -> String {
+        self.screen.0.lock().unwrap().view()
+    }
+
+    /// Writes on the terminal as another program would.
+    pub(crate) fn scribble(&self, text: &str) {
+        self.screen.0.lock().unwrap().shown.feed(text);
+    }
+
+    /// Waits until the bell has rung this often.
+    #[track_caller]
+    pub(crate) fn hears_bells(&mut self, count: usize) -> &mut Self {
+        self.waits(|output| output.bytes.iter().filter(|byte| **byte == 7).count() == count)
+    }
+
+    /// Waits until the rows of the screen are as expected, and returns them.
+    #[track_caller]
+    pub(crate) fn view_when(&mut self, expected: impl Fn(&str) -> bool) -> String {
+        self.taken_when(Output::view, expected)
+    }
+
+    /// The same with the rows of the scrollback: where the screen begins depends on the times of frames.
+    #[track_caller]
+    pub(crate) fn rows_when(&mut self, expected: impl Fn(&str) -> bool) -> String {
+        self.taken_when(Output::rows, expected)
+    }
+
+    #[track_caller]
+    fn taken_when(
+        &mut self,
+        take: impl Fn(&Output) -> String,
+        expected: impl Fn(&str) -> bool,
+    ) -> String {
+        let taken = std::cell::RefCell::new(String::new());
+        self.waits(|output| {
+            taken.replace(take(output));
+            output.is_complete() && expected(&taken.borrow())
+        });
+        taken.into_inner()
+    }
+
     /// Gives the terminal another size.
     pub(crate) fn resize(&mut self, columns: u16, rows: u16) -> &mut Self {
         let mut output = self.screen.0.lock().unwrap();
@@ -158,10 +221,15 @@ impl Terminal {
     /// Waits until the terminal shows what is expected.
     #[track_caller]
     pub(crate) fn shows(&mut self, expected: impl Fn(&str) -> bool) -> &mut Self {
+        self.waits(|output| expected(&output.text()))
+    }
+
+    #[track_caller]
+    fn waits(&mut self, expected: impl Fn(&Output) -> bool) -> &mut Self {
         let deadline = Instant::now() + TIMEOUT;
         let (text, changed) = &*self.screen;
         let mut written = text.lock().unwrap();
-        while !expected(&written.text()) {
+        while !expected(&written) {
             let left = deadline.saturating_duration_since(Instant::now());
             assert!(
                 !written.has_ended && !left.is_zero(),
@@ -287,6 +355,7 @@ impl Terminal {
         let raw = self.raw();
         let is_last = |on: &str, off: &str| raw.rfind(off) > raw.rfind(on);
         assert!(is_last("\u{1b}[?2004h", "\u{1b}[?2004l"), "pastes: {raw:?}");
+        assert!(is_last("\u{1b}[?1004h", "\u{1b}[?1004l"), "focus: {raw:?}");
         assert!(is_last("\u{1b}[?2026h", "\u{1b}[?2026l"), "frame: {raw:?}");
         assert!(is_last("\u{1b}[?25l", "\u{1b}[?25h"), "cursor: {raw:?}");
         self
@@ -390,6 +459,7 @@ pub(crate) const CTRL_Z: &str = "\u{1a}";
 pub(crate) const CTRL_D: &str = "\u{4}";
 pub(crate) const ESCAPE: &str = "\u{1b}";
 pub(crate) const UP: &str = "\u{1b}[A";
+pub(crate) const DOWN: &str = "\u{1b}[B";
 
 /// The text without escape sequences and carriage returns.
 fn plain(text: &str) -> String {

@@ -153,6 +153,29 @@ fn tool_server_runs_and_ends_with_the_chat() {
 }
 
 #[test]
+fn servers_are_listed_with_their_state_and_tools() {
+    let (home, provider) = (Home::new(), Provider::scripted(SOUNDING));
+    let broken = "
+  broken: {command: ./none}
+permissions:";
+    let team = team(&home).replace("\npermissions:", broken);
+    let team = team.replace(
+        "[{type: mcp, ref: depths},",
+        "[{type: mcp, ref: depths}, {type: mcp, ref: broken},",
+    );
+    home.write("team.yaml", team);
+    let ran = home.ask(&provider, &["team.yaml", "-p", "/mcp"], "").ok();
+    let lines: Vec<&str> = ran.stdout.lines().collect();
+    assert!(lines[0].starts_with("broken (./none): failed: "), "{ran}");
+    assert!(lines[0].ends_with(", 0 tools"), "{ran}");
+    assert!(lines[1].starts_with("depths ("), "{ran}");
+    assert!(lines[1].ends_with("): connected, 1 tool"), "{ran}");
+    assert_eq!(lines[2..], ["  mcp_depths_sound"], "{ran}");
+    assert!(provider.received().is_empty());
+    gone(begun(&home));
+}
+
+#[test]
 fn instructions_of_a_server_end_the_system_prompt_as_its_text() {
     let (home, provider) = (Home::new(), Provider::scripted(SOUNDING));
     let team = team(&home).replace("    model:", "    instruction: You sound.\n    model:");

@@ -198,3 +198,175 @@ fn several_files_are_checked_and_all_problems_reported() {
     home.run(&["validate", "good.yaml", "missing.yaml"])
         .fails(2);
 }
+
+#[test]
+fn files_of_other_programs_and_commands_are_named() {
+    let home = Home::new();
+    let files = [
+        (
+            "settings.json",
+            r#"{"permissions": {"allow": []}, "hooks": {"PreToolUse": []}}"#,
+            "a settings file of Claude Code",
+        ),
+        (
+            "mcp.json",
+            r#"{"mcpServers": {"files": {"command": "npx"}}}"#,
+            "a configuration of MCP servers",
+        ),
+        (
+            "config.toml",
+            "approval_policy = \"never\"\n",
+            "a configuration of Codex",
+        ),
+        (
+            "gateway.yaml",
+            "upstreams: {openai: {url: https://a.example/v1}}",
+            "a configuration of the gateway",
+        ),
+    ];
+    for (file, text, name) in files {
+        home.write(file, text);
+        let mut commands = vec![vec!["chat", file, "hello"], vec!["run", file]];
+        // `validate` checks files of the gateway, too.
+        if file != "gateway.yaml" {
+            commands.push(vec!["validate", file]);
+        }
+        for command in commands {
+            let ran = home.run(&command).fails(2);
+            let expected = format!("{file} is {name}, not an agent file");
+            assert!(ran.unwrapped().contains(&expected), "{command:?}: {ran}");
+            assert_eq!(ran.stderr.matches("  × ").count(), 1, "{ran}");
+            assert!(ran.stderr.contains("help: "), "{ran}");
+        }
+    }
+    home.write("agent.yaml", "agents: {root: {model: openai/gpt-4o}}\n");
+    for (command, wanted) in [
+        (["serve", "--config"], "a configuration of the gateway"),
+        (["simulate", "--script"], "a script of the simulator"),
+    ] {
+        let ran = home.run(&[&command, &["agent.yaml"][..]].concat()).fails(2);
+        let expected = format!("agent.yaml is an agent file, not {wanted}");
+        assert!(ran.unwrapped().contains(&expected), "{ran}");
+    }
+    // Agents for docker-agent are agents.
+    home.write(
+        "team.yaml",
+        "version: \"2\"\nmodels: {m: {provider: openai, model: gpt-4o}}\nagents: {root: {model: m, instruction: x}}\n",
+    );
+    home.run(&["validate", "team.yaml"]).ok();
+}
+
+#[test]
+fn misspelled_key_is_one_problem() {
+    let home = Home::new();
+    for (text, expected) in [
+        (
+            "nodes: [{name: a, usess: json.parse, with: {text: '1'}}]",
+            "`uses`",
+        ),
+        (
+            "nodes: [{name: a, uses: json.parse, wiht: {text: '1'}}]",
+            "`with`",
+        ),
+        (
+            "nodes: [{name: a, uses: json.parse, with: {txt: '1'}}]",
+            "`text`",
+        ),
+        ("nodes: [{nmae: a}]", "`name`"),
+        (
+            "agents: {root: {model: openai/gpt-4o, hooks: {stop: [{type: command, comand: x}]}}}",
+            "`command`",
+        ),
+        ("agents: {root: {modle: openai/gpt-4o}}", "`model`"),
+        (
+            "agents: {root: {model: openai/gpt-4o, toolsets: [{typ: shell}]}}",
+            "`type`",
+        ),
+        (
+            "models: {m: {provider: openai, modle: gpt-4o}}\nagents: {root: {model: openai/gpt-4o}}",
+            "`model`",
+        ),
+    ] {
+        home.write("agent.yaml", text);
+        let listed = home.run(&["validate", "agent.yaml", "--json"]).fails(2);
+        let problems = listed.json()["problems"].clone();
+        let problems = problems.as_array().unwrap();
+        assert_eq!(problems.len(), 1, "{text}: {listed}");
+        let help = format!("did you mean {expected}?");
+        assert_eq!(problems[0]["code"], "unknown-key", "{listed}");
+        assert_eq!(problems[0]["help"], help.as_str(), "{listed}");
+    }
+    // The arguments below a misspelled key are checked, too.
+    home.write(
+        "agent.yaml",
+        "nodes: [{name: a, uses: json.parse, wiht: {txt: '1'}}]",
+    );
+    let listed = home.run(&["validate", "agent.yaml", "--json"]).fails(2);
+    assert_eq!(listed.json()["problems"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn variables_that_are_not_set_are_named_with_key_and_remedy() {
+    let home = Home::new();
+    let model = "agents: {root: {model: m}}";
+    for (text, key, is_error) in [
+        (
+            "settings: {llm: {model: openai/gpt-4o, base_url: '${UNSET}'}}\nnodes: [{name: a}]"
+                .to_owned(),
+            "base_url",
+            true,
+        ),
+        (
+            "settings: {llm: {model: openai/gpt-4o, max_tokens: '${UNSET}'}}\nnodes: [{name: a}]"
+                .to_owned(),
+            "max_tokens",
+            true,
+        ),
+        (
+            format!("models: {{m: {{model: openai/gpt-4o, base_url: '${{UNSET}}'}}}}\n{model}"),
+            "base_url",
+            false,
+        ),
+        (
+            format!(
+                "providers: {{p: {{base_url: '${{UNSET}}/v1'}}}}\nmodels: {{m: {{provider: p, model: x}}}}\n{model}"
+            ),
+            "base_url",
+            false,
+        ),
+    ] {
+        home.write("agent.yaml", &text);
+        let checked = home.run(&["validate", "agent.yaml"]);
+        let code = if is_error { 2 } else { 0 };
+        let message = format!("`{key}`: the environment variable `UNSET` is not set");
+        let checked = checked.fails(code);
+        assert!(checked.stderr.contains(&message), "{checked}");
+        assert!(checked.stderr.contains("${UNSET:-default}"), "{checked}");
+        let problems =
+            checked.stderr.matches("  × ").count() + checked.stderr.matches("  ⚠ ").count();
+        assert_eq!(problems, 1, "{checked}");
+        if !is_error {
+            // The model is called, and its address is not known.
+            let ran = home.run(&["chat", "agent.yaml", "hello"]).fails(2);
+            let unwrapped = ran.unwrapped();
+            for part in ["variable UNSET is not set", "set it, or give it a default"] {
+                assert!(unwrapped.contains(part), "{ran}");
+            }
+        }
+    }
+    // Where variables are not read.
+    for (text, part) in [
+        (
+            "nodes: [{name: a, uses: http.get, with: {url: '${UNSET}/x'}}]",
+            "`{{ secrets.NAME }}` is an environment variable",
+        ),
+        (
+            "nodes: [{name: a, uses: llm.call, with: {prompt: x, model: openai/gpt-4o, base_url: '${UNSET}'}}]",
+            "set `base_url` under `models:` or `providers:`",
+        ),
+    ] {
+        home.write("agent.yaml", text);
+        let ran = home.run(&["run", "agent.yaml"]).fails(1);
+        assert!(ran.unwrapped().contains(part), "{ran}");
+    }
+}

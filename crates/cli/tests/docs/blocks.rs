@@ -5,6 +5,7 @@
 //! - `fragment=file`: keys of an agent file without its nodes; a node is added, and an agent where
 //!   there are keys that only agents need.
 //! - `fragment=agent`: keys of an agent, put under `agents:` of a team first.
+//! - `fragment=mcp`: a policy of the MCP proxy, which must be valid.
 //! - `fragment=hooks`: a file of hooks; the same, but for what `file` writes.
 //! - `team`: a team of agents, which must be valid; it is talked to, and not run.
 //! - `input=…`: handed to `--input`; may be repeated.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use crate::blocks::{self, Block, Language, Marker};
 use crate::home::Home;
 use crate::program_file::make_executable;
-use crate::{transcript, yaml};
+use crate::{files, transcript, yaml};
 
 /// A command, and what it must print if the document says.
 #[derive(Debug, PartialEq)]
@@ -77,6 +77,31 @@ fn problem(block: &Block, home: &Home) -> Option<String> {
     None
 }
 
+/// The documents whose commands run in a clone of the repository, and what else of it git ignores.
+const IN_THE_REPOSITORY: [&str; 2] = ["README.md", "examples/README.md"];
+const IGNORED: [&str; 1] = ["scratch"];
+
+/// Reports files of the repository that the commands of a document have changed, and new ones that git would show.
+fn left_in_the_repository(document: &str, home: &Home) -> Option<String> {
+    let there = |path: &String| std::fs::read(home.work().join(path)).ok();
+    let own = |path: &String| std::fs::read(files::root().join(path)).ok();
+    let mut left = files::in_folder("examples", "", true);
+    left.retain(|path| there(path) != own(path));
+    if IN_THE_REPOSITORY.contains(&document) {
+        let mut known: Vec<String> = ["examples", "docs"].map(str::to_owned).to_vec();
+        known.extend(IGNORED.map(str::to_owned));
+        // Those that the reader is to write.
+        let blocks = blocks::read(document, &files::text(document));
+        let written = blocks.iter().filter_map(|block| block.marker(Marker::File));
+        known.extend(written.map(str::to_owned));
+        let entries = std::fs::read_dir(home.work()).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        left.extend(names.filter(|name| !known.contains(name)));
+    }
+    let left = left.join(", ");
+    (!left.is_empty()).then(|| format!("{document}: its commands change or leave {left}"))
+}
+
 /// Writes the file that a block is, if it is one.
 fn write(block: &Block, home: &Home) {
     let Some(name) = block.marker(Marker::File) else {
@@ -98,8 +123,10 @@ fn documented_commands_print_the_documented_output() {
     let mut problems = Vec::new();
     let (mut run, mut left_out) = (0, 0);
     for block in blocks::all() {
-        if block.marker(Marker::Fresh).is_some() {
-            homes.remove(&block.document);
+        if block.marker(Marker::Fresh).is_some()
+            && let Some(home) = homes.remove(&block.document)
+        {
+            problems.extend(left_in_the_repository(&block.document, &home));
         }
         let home = homes
             .entry(block.document.clone())
@@ -119,6 +146,9 @@ fn documented_commands_print_the_documented_output() {
             }
             _ => {}
         }
+    }
+    for (document, home) in &homes {
+        problems.extend(left_in_the_repository(document, home));
     }
     println!("{run} blocks run, {left_out} not run");
     assert!(problems.is_empty(), "{}", problems.join("\n\n"));
@@ -159,6 +189,25 @@ fn commands_are_distinguished_from_their_output() {
             }
         ]
     );
+}
+
+#[test]
+fn ignored_folders_are_ignored_by_git() {
+    let ignored = files::text(".gitignore");
+    for folder in IGNORED {
+        assert!(ignored.lines().any(|line| line == format!("/{folder}")));
+    }
+}
+
+#[test]
+fn check_finds_files_of_the_repository_that_commands_change_or_leave() {
+    let (home, document) = (Home::new(), "README.md");
+    assert_eq!(left_in_the_repository(document, &home), None);
+    home.shell("mkdir scratch && echo > scratch/a");
+    assert_eq!(left_in_the_repository(document, &home), None);
+    home.shell("echo > examples/data/draft.md; echo > new.json");
+    let left = left_in_the_repository(document, &home).unwrap();
+    assert!(left.ends_with("examples/data/draft.md, new.json"), "{left}");
 }
 
 #[test]

@@ -21,6 +21,7 @@ const TRIED: &[&str] = &[
     "examples/guarded.yaml",
     "examples/invalid/python_syntax.yaml",
     "examples/invalidation.yaml",
+    "examples/mcp/files.yaml",
     "examples/story/cache_management.yaml",
     "examples/story/cached_llm_agent.yaml",
     "examples/story/document_extraction.yaml",

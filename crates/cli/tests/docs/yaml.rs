@@ -24,7 +24,7 @@ pub(crate) fn agent_file(block: &Block) -> String {
             .any(|line| line.starts_with(&format!("{key}:")))
     };
     match block.marker(Marker::Fragment) {
-        None => text.clone(),
+        None | Some("mcp") => text.clone(),
         Some("node") => format!("name: example\nnodes:\n{}", indented("  ")),
         Some("file") => {
             let needs_agents = OF_AGENTS.iter().any(|key| has(key)) && !has("agents");
@@ -112,6 +112,7 @@ fn of_sandbox(block: &Block, home: &Home) -> Option<String> {
 /// Returns whether a valid block is run here.
 fn runs(block: &Block) -> bool {
     !block.is_team()
+        && block.marker(Marker::Fragment) != Some("mcp")
         && block.marker(Marker::NoRun).is_none()
         && block.all(Marker::Needs).all(Home::has)
 }

@@ -87,6 +87,8 @@ pub struct Analysis {
     pub tree: PrefixTree,
     /// The breaks, the most expensive group first.
     pub breaks: Vec<BreakGroup>,
+    /// All breaks in the order of the log, if they are kept ([`Analyzer::keep_breaks`]).
+    pub all_breaks: Vec<LoggedBreak>,
 }
 
 impl Analysis {
@@ -115,8 +117,8 @@ impl Analysis {
 /// Analyzes logs, request by request.
 ///
 /// Memory is bounded independently of the length of the log: by the open conversations ([`super::MAX_OPEN_CONVERSATIONS`],
-/// [`super::MAX_OPEN_BYTES`]), the digests of at most 262,144 pieces, 65,536 answers of a session of Codex, and a few
-/// examples of each group of breaks.
+/// [`super::MAX_OPEN_BYTES`]), the digests of at most 262,144 pieces, 65,536 answers of a session of Codex, a few
+/// examples of each group of breaks, and the breaks that are kept.
 pub struct Analyzer {
     catalog: Arc<Catalog>,
     conversations: Conversations,
@@ -134,6 +136,8 @@ pub struct Analyzer {
     /// The name of the file that is read, if there are several.
     file: Option<String>,
     breaks: BTreeMap<(Reason, Option<LikelyCause>), BreakGroup>,
+    /// The maximum number of breaks that are kept one by one.
+    max_breaks: usize,
     analysis: Analysis,
 }
 
@@ -161,8 +165,16 @@ impl Analyzer {
             captures: 0,
             file: None,
             breaks: BTreeMap::new(),
+            max_breaks: 0,
             analysis: Analysis::default(),
         }
+    }
+
+    /// Keeps the first breaks one by one, beside the examples of each group.
+    #[must_use]
+    pub fn keep_breaks(mut self, maximum: usize) -> Self {
+        self.max_breaks = maximum;
+        self
     }
 
     /// Registers the requests that a transcript records, before any of several files is read: a copy of an answer in
@@ -273,6 +285,7 @@ impl Analyzer {
         }
         let (line, model) = (logged.line, logged.request.model.clone());
         let is_reported = logged.usage.is_some();
+        let answer = logged.answer.clone();
         let Placement {
             session,
             first_line,
@@ -293,6 +306,7 @@ impl Analyzer {
                 line,
                 previous_line: previous.line,
                 session: super::thread::name(session.as_deref(), first_line),
+                answer,
                 model,
                 diagnosis: previous.diagnosis,
             });
@@ -468,6 +482,9 @@ impl Analyzer {
             None if diagnosis.lost_tokens > 0 => Cost::UNPRICED,
             None => Cost::default(),
         };
+        if self.analysis.all_breaks.len() < self.max_breaks {
+            self.analysis.all_breaks.push(broken.clone());
+        }
         breaks.examples.push(broken);
         // The sort is stable: of examples with equal losses, the first stays.
         breaks

@@ -14,6 +14,9 @@ pub struct LoggedBreak {
     pub previous_line: u64,
     /// The session, or the first line of the conversation.
     pub session: String,
+    /// The ID of the answer, where the log has it.
+    #[serde(skip)]
+    pub answer: Option<String>,
     /// The model.
     pub model: String,
     /// The diagnosis.

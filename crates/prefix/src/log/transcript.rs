@@ -18,6 +18,7 @@ use super::recorded::Part;
 use super::transcript_answer::{TranscriptAnswer, TranscriptConversation, moment};
 use crate::diagnosis::{Diagnosis, LikelyCause, ProviderVerdict, Reason, openai_lifetime};
 use crate::hash::hash;
+use crate::reading::reading;
 use crate::rollout::RolloutLine;
 
 /// Maximum loss in tokens that is ignored.
@@ -166,6 +167,7 @@ impl Transcripts {
                 line,
                 previous_line: before.line,
                 session: answer.place.name(),
+                answer: Some(answer.id.clone()),
                 model: answer.model.clone(),
                 diagnosis,
             });
@@ -257,20 +259,7 @@ fn diagnose(
 fn cost(answer: &TranscriptAnswer, lost: u64, catalog: &Catalog) -> Option<Cost> {
     let (model, at) = (&answer.model, answer.at.unwrap_or_default());
     let listed = catalog.find_by_name(model)?.price.as_ref();
-    let mut read = answer.usage;
-    let mut left = lost;
-    for written in [
-        &mut read.cache_write_5m,
-        &mut read.cache_write_1h,
-        &mut read.cache_write_12h,
-        &mut read.cache_write_other,
-        &mut read.uncached_input,
-    ] {
-        let part = left.min(*written);
-        *written -= part;
-        left -= part;
-    }
-    read.cache_read = read.cache_read.saturating_add(lost);
+    let read = reading(&answer.usage, lost);
     let price = |usage| price(usage, model, listed, at, &answer.terms).ok();
     let (paid, otherwise) = (price(&answer.usage)?, price(&read)?);
     let cost = paid.picodollars.saturating_sub(otherwise.picodollars);

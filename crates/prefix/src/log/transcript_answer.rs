@@ -85,11 +85,7 @@ impl TranscriptAnswer {
     /// Creates an answer of a session of Codex.
     pub(super) fn from_rollout(session: &str, answer: &RolloutAnswer) -> Self {
         Self {
-            id: if answer.is_record {
-                format!("{:016x}", answer.key)
-            } else {
-                format!("{session} {:016x}", answer.key)
-            },
+            id: answer.id(session),
             place: TranscriptConversation::of_session(session),
             model: answer.model.to_string(),
             usage: answer.usage,

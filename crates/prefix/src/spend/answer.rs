@@ -7,6 +7,8 @@ use cachalot_accounting::Terms;
 use cachalot_core::{Cost, Millis};
 use cachalot_model::Usage;
 
+use super::details::AnswerDetails;
+
 /// A program that leaves transcripts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Client {
@@ -81,6 +83,8 @@ pub struct PaidAnswer {
     pub(crate) is_sidechain: bool,
     /// Tokens that were written to the provider's cache again.
     pub loss: Option<Loss>,
+    /// Details, if the reader keeps them.
+    pub details: Option<Box<AnswerDetails>>,
     /// Its place in a conversation.
     pub(crate) place: AnswerPlace,
 }
@@ -121,8 +125,19 @@ impl PaidAnswer {
             is_partial: false,
             is_sidechain: false,
             loss: None,
+            details: None,
             place: AnswerPlace::InSession { agent: None },
         }
+    }
+
+    /// Returns the sub-agent that answered, where the transcript names it and its details are known.
+    #[must_use]
+    pub fn agent(&self) -> Option<&str> {
+        let of_session = match &self.place {
+            AnswerPlace::InSession { agent } => agent.as_deref(),
+            AnswerPlace::Recorded { .. } | AnswerPlace::Unknown => None,
+        };
+        of_session.or_else(|| self.details.as_ref()?.agent.as_deref())
     }
 
     /// Returns an answer whose place in a conversation is not known, such as the sum of several.
@@ -159,7 +174,7 @@ pub struct Loss {
 pub enum LossCause {
     /// The provider's own comparison of the requests names it: `tools_changed` and others.
     Diagnosed(Arc<str>),
-    /// The conversation was replaced by a summary, which is not avoidable.
+    /// The conversation was replaced by a summary.
     Compaction,
     /// Another model answered in between.
     ModelChanged,
@@ -167,14 +182,6 @@ pub enum LossCause {
     Paused(Millis),
     /// The transcript shows no cause.
     Unexplained,
-}
-
-impl LossCause {
-    /// True if other behavior of the user or the program avoids it.
-    #[must_use]
-    pub fn is_avoidable(&self) -> bool {
-        !matches!(self, Self::Compaction)
-    }
 }
 
 /// Returns the usage of counts whose input includes what was read from and written to the provider's cache, for a time

@@ -31,15 +31,13 @@ pub struct SpendTotals {
     pub side_requests: Cost,
     /// The number of answers whose output may be larger than recorded.
     pub partial: u64,
-    /// Tokens that were written to Anthropic's cache again, by cause.
-    pub avoidable: BTreeMap<&'static str, Avoidable>,
-    /// The cost of these answers of Anthropic's models, and what it would have been if all entries had lived for an hour.
-    pub with_one_hour: Option<(Cost, Cost)>,
+    /// Tokens that Claude Code wrote to Anthropic's cache again, by cause, without those of summaries.
+    pub written_again: BTreeMap<&'static str, WrittenAgain>,
 }
 
 /// Tokens that were written to the cache again for one cause.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Avoidable {
+pub struct WrittenAgain {
     /// The number of requests.
     pub requests: u64,
     /// The tokens.
@@ -99,24 +97,15 @@ impl SpendTotals {
             return;
         }
         if let Some(loss) = &answer.loss
-            && loss.cause.is_avoidable()
+            && loss.cause != LossCause::Compaction
         {
             let read = with_use(&answer.usage, reading(&answer.usage, loss.tokens));
-            let sum = self.avoidable.entry(name(&loss.cause)).or_default();
+            let sum = self.written_again.entry(name(&loss.cause)).or_default();
             sum.requests += 1;
             sum.tokens = sum.tokens.saturating_add(loss.tokens);
             let otherwise = cost_of(&read).picodollars;
             sum.cost += Cost::from_picodollars(cost.picodollars.saturating_sub(otherwise));
         }
-        let lost_in_pause = answer.loss.as_ref().and_then(|loss| match loss.cause {
-            LossCause::Paused(pause) => Some((loss.tokens, pause)),
-            _ => None,
-        });
-        let hour = cache_use(&answer.usage).with_one_hour(lost_in_pause);
-        let hour = cost_of(&with_use(&answer.usage, hour));
-        let (paid, with) = self.with_one_hour.get_or_insert_default();
-        *paid += cost;
-        *with += hour;
     }
 
     /// Adds requests that are in no line ([`Spending::side_requests`](super::Spending::side_requests)), at the price of
@@ -153,14 +142,6 @@ impl SpendTotals {
     pub fn cache_read_ratio(&self) -> Option<f64> {
         let input = self.usage.total_input();
         (input > 0).then(|| self.usage.cache_read as f64 / input as f64)
-    }
-
-    /// The avoidable cost of all causes.
-    #[must_use]
-    pub fn avoidable_cost(&self) -> Cost {
-        let mut sum = Cost::default();
-        self.avoidable.values().for_each(|cause| sum += cause.cost);
-        sum
     }
 }
 

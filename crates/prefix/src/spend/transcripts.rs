@@ -15,6 +15,7 @@ mod pi;
 pub(super) mod qwen_code;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use serde::Deserialize;
 
@@ -105,7 +106,8 @@ pub(super) enum File {
     QwenCode(Box<qwen_code::Chat>),
     Pi(Box<pi::Session>),
     CopilotCli(Box<copilot::Session>),
-    Cline,
+    /// A document, with its session.
+    Cline(Arc<str>),
     KimiCode(Box<kimi_code::Wire>),
 }
 
@@ -115,13 +117,15 @@ impl File {
             Client::Codex => {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
                 let session = reader.name(name.split('.').next().unwrap_or_default());
-                Self::Codex(Box::new(Rollout::new(session)))
+                let mut rollout = Rollout::new(session);
+                rollout.file.clone_from(&reader.file);
+                Self::Codex(Box::new(rollout))
             }
             Client::GeminiCli => Self::GeminiCli(Box::new(gemini_cli::Chat::new(path))),
             Client::QwenCode => Self::QwenCode(Box::new(qwen_code::Chat::new(path))),
             Client::Pi => Self::Pi(Box::new(pi::Session::new(path, reader))),
             Client::CopilotCli => Self::CopilotCli(Box::new(copilot::Session::new(path))),
-            Client::Cline => Self::Cline,
+            Client::Cline => Self::Cline("".into()),
             Client::KimiCode => Self::KimiCode(Box::new(kimi_code::Wire::new(path))),
             // The last two have no files of lines.
             Client::ClaudeCode | Client::OpenCode | Client::Cachalot => {
@@ -139,8 +143,42 @@ impl File {
             Self::QwenCode(file) => file.line(text, reader),
             Self::Pi(file) => file.line(text, reader),
             Self::CopilotCli(file) => file.line(text, reader),
-            Self::Cline => cline::document(text, reader),
+            Self::Cline(session) => match cline::document(text, reader) {
+                Some(named) => {
+                    *session = named;
+                    true
+                }
+                None => false,
+            },
             Self::KimiCode(file) => file.line(text, reader),
+        }
+    }
+
+    /// Returns the program that wrote it.
+    pub(super) fn client(&self) -> Client {
+        match self {
+            Self::ClaudeCode(_) => Client::ClaudeCode,
+            Self::Codex(_) => Client::Codex,
+            Self::GeminiCli(_) => Client::GeminiCli,
+            Self::QwenCode(_) => Client::QwenCode,
+            Self::Pi(_) => Client::Pi,
+            Self::CopilotCli(_) => Client::CopilotCli,
+            Self::Cline(_) => Client::Cline,
+            Self::KimiCode(_) => Client::KimiCode,
+        }
+    }
+
+    /// Returns the session that the lines so far belong to.
+    pub(super) fn session(&self, reader: &mut SpendReader) -> Arc<str> {
+        match self {
+            Self::ClaudeCode(file) => reader.name(file.session()),
+            Self::Codex(file) => Arc::clone(&file.session),
+            Self::GeminiCli(file) => reader.name(&file.session),
+            Self::QwenCode(file) => reader.name(&file.session),
+            Self::Pi(file) => Arc::clone(&file.id),
+            Self::CopilotCli(file) => reader.name(&file.id),
+            Self::Cline(session) => Arc::clone(session),
+            Self::KimiCode(file) => reader.name(&file.session),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The sums of all policies.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cachalot_core::{Cost, Millis};
@@ -10,10 +10,12 @@ use super::compaction::Compaction;
 use super::lifetime::Provider;
 use super::other_lifetime::{five_minutes, one_hour, twelve_hours};
 use super::outcome::Outcome;
-use super::policy::{KEEP_ALIVE, Policy};
+use super::policy::{Change, KEEP_ALIVE, Policy, PolicyKind};
 use super::pricing::Pricing;
 use super::renewal::kept_alive;
 use super::request::AnsweredRequest;
+use super::sub_agents::on_family;
+use super::unchanged::unchanged;
 
 /// A cent, in picodollars.
 const CENT: u64 = 10_000_000_000;
@@ -108,6 +110,9 @@ impl Comparison {
                     Policy::CompactBeforePause | Policy::CompactAt(_) => {
                         compaction.next(requests, end, pricing)
                     }
+                    Policy::SubAgentsOn(family) => on_family(request, family, pricing),
+                    Policy::SameTools => unchanged(requests, request, Change::Tools, pricing),
+                    Policy::SameModel => unchanged(requests, request, Change::Model, pricing),
                 };
                 let group = groups.get_mut(&(request.sender, request.provider));
                 if let Some(group) = group.filter(|_| request.is_counted) {
@@ -187,7 +192,7 @@ impl Group {
                 policy: before.policy,
                 ..*row
             } == *before;
-            is_same && row.policy.changes_content() == before.policy.changes_content()
+            is_same && row.policy.kind() == before.policy.kind()
         });
     }
 
@@ -213,11 +218,25 @@ impl Group {
         self.cheapest(settings)
     }
 
-    /// Returns the cheapest of the policies that change what models are sent, if it saves so much more than another row.
+    /// Returns the cheapest policy of each kind that saves at least a cent and a hundredth of the cost, the best first.
+    #[must_use]
+    pub fn savings(&self, is_known: impl Fn(&Row) -> bool) -> Vec<&Row> {
+        let kinds: BTreeSet<PolicyKind> = self.rows.iter().map(|row| row.policy.kind()).collect();
+        let cheapest = kinds.into_iter().filter_map(|kind| {
+            let rows = self.rows.iter();
+            self.cheapest(rows.filter(|row| row.policy.kind() == kind && is_known(row)))
+        });
+        let mut cheapest: Vec<&Row> = cheapest.collect();
+        cheapest.sort_by_key(|row| row.cost.picodollars);
+        cheapest
+    }
+
+    /// Returns the cheapest of the policies that summarize conversations, if it saves so much more than another row.
     #[must_use]
     pub fn compaction(&self, than: Option<&Row>) -> Option<&Row> {
         let rows = self.rows.iter();
-        let row = self.cheapest(rows.filter(|row| row.policy.changes_content()))?;
+        let is_compaction = |row: &&Row| row.policy.kind() == PolicyKind::Compaction;
+        let row = self.cheapest(rows.filter(is_compaction))?;
         let other = than.map_or(self.cost, |row| row.cost);
         let more = other.picodollars.checked_sub(row.cost.picodollars)?;
         self.is_worthwhile(more).then_some(row)
@@ -230,6 +249,12 @@ impl Group {
     }
 
     fn is_worthwhile(&self, saved: u64) -> bool {
-        saved >= CENT && saved >= self.cost.picodollars / MIN_SAVING
+        is_worthwhile(Cost::from_picodollars(saved), self.cost)
     }
+}
+
+/// True if a saving is at least a cent and a hundredth of a cost.
+#[must_use]
+pub fn is_worthwhile(saved: Cost, of: Cost) -> bool {
+    saved.picodollars >= CENT && saved.picodollars >= of.picodollars / MIN_SAVING
 }

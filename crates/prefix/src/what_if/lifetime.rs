@@ -38,7 +38,7 @@ impl Provider {
 
     /// Returns the lifetime of what a request has read and written, from its last use. `inherited` is the lifetime of
     /// what the request before it had there. `None` if it is not published, or not a fixed time.
-    pub(super) fn lifetime(
+    pub(crate) fn lifetime(
         self,
         model: &str,
         usage: &Usage,

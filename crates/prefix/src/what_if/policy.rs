@@ -41,6 +41,56 @@ pub enum Policy {
     CompactBeforePause,
     /// A conversation is summarized when it is longer than this number of tokens.
     CompactAt(u64),
+    /// Sub-agents of Claude Code use the newest model of another family.
+    SubAgentsOn(Family),
+    /// The tools stay the same within a conversation.
+    SameTools,
+    /// No other model answers within a conversation.
+    SameModel,
+}
+
+/// A family of Anthropic's models, by its alias in settings of Claude Code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Family {
+    /// `sonnet`.
+    Sonnet,
+    /// `haiku`.
+    Haiku,
+}
+
+impl Family {
+    /// Returns the alias.
+    #[must_use]
+    pub fn alias(self) -> &'static str {
+        match self {
+            Self::Sonnet => "sonnet",
+            Self::Haiku => "haiku",
+        }
+    }
+}
+
+/// A kind of policies, of which at most one is in force at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PolicyKind {
+    /// Another lifetime of entries.
+    Lifetime,
+    /// Renewals in pauses.
+    KeepAlive,
+    /// Summaries of conversations.
+    Compaction,
+    /// Another model for sub-agents.
+    SubAgents,
+    /// Conversations without a change that loses the cached prefix.
+    Unchanged(Change),
+}
+
+/// A change within a conversation that loses the cached prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Change {
+    /// Other tools.
+    Tools,
+    /// Another model.
+    Model,
 }
 
 impl Policy {
@@ -59,12 +109,33 @@ impl Policy {
             .chain(keep_alive)
             .chain([Self::CompactBeforePause])
             .chain(compact)
+            .chain([Family::Sonnet, Family::Haiku].map(Self::SubAgentsOn))
+            .chain([Self::SameTools, Self::SameModel])
     }
 
-    /// True if models are sent other content, so that the cost is an estimate.
+    /// Returns its kind.
+    #[must_use]
+    pub fn kind(self) -> PolicyKind {
+        match self {
+            Self::OneHour
+            | Self::OneHourWithoutSubAgents
+            | Self::FiveMinutes
+            | Self::TwelveHours => PolicyKind::Lifetime,
+            Self::KeepAlive(_) => PolicyKind::KeepAlive,
+            Self::CompactBeforePause | Self::CompactAt(_) => PolicyKind::Compaction,
+            Self::SubAgentsOn(_) => PolicyKind::SubAgents,
+            Self::SameTools => PolicyKind::Unchanged(Change::Tools),
+            Self::SameModel => PolicyKind::Unchanged(Change::Model),
+        }
+    }
+
+    /// True if models are sent other content, or another model is asked, so that the cost is an estimate.
     #[must_use]
     pub fn changes_content(self) -> bool {
-        matches!(self, Self::CompactBeforePause | Self::CompactAt(_))
+        matches!(
+            self.kind(),
+            PolicyKind::Compaction | PolicyKind::SubAgents | PolicyKind::Unchanged(Change::Model)
+        )
     }
 
     /// Returns the name in documents.
@@ -78,6 +149,9 @@ impl Policy {
             Self::KeepAlive(_) => "keep_alive".into(),
             Self::CompactBeforePause => "compact_before_pause".into(),
             Self::CompactAt(_) => "compact_at".into(),
+            Self::SubAgentsOn(family) => format!("sub_agents_on_{}", family.alias()).into(),
+            Self::SameTools => "same_tools".into(),
+            Self::SameModel => "same_model".into(),
         }
     }
 
@@ -101,6 +175,9 @@ impl fmt::Display for Policy {
             Self::KeepAlive(_) => write!(f, "keep alive until {}", self.until().unwrap_or("?")),
             Self::CompactBeforePause => f.write_str("compact before a pause"),
             Self::CompactAt(tokens) => write!(f, "compact at {} tokens", grouped(*tokens)),
+            Self::SubAgentsOn(family) => write!(f, "sub-agents on {}", family.alias()),
+            Self::SameTools => f.write_str("same tools in a conversation"),
+            Self::SameModel => f.write_str("same model in a conversation"),
         }
     }
 }

@@ -1,9 +1,13 @@
 //! Prices of actual and of other usages.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use cachalot_accounting::{Rules, price};
 use cachalot_core::{Cost, Millis};
-use cachalot_model::{Catalog, Price, Usage};
+use cachalot_model::{Catalog, Price, Terms, Usage};
 
+use super::policy::Family;
 use super::request::AnsweredRequest;
 use crate::spend::PaidAnswer;
 
@@ -14,6 +18,36 @@ const OTHER_COST: &str = "the recorded cost does not follow from the recorded to
 pub(super) struct Pricing<'c> {
     catalog: &'c Catalog,
     pub(super) rules: Rules,
+    newest: HashMap<Family, NewestModel>,
+}
+
+/// The newest model of a family.
+pub(super) struct NewestModel {
+    pub(super) model: Arc<str>,
+    /// The length of its context, in tokens.
+    pub(super) context: u64,
+}
+
+impl NewestModel {
+    /// Finds the model with the highest version among those of Anthropic's own API.
+    fn find(catalog: &Catalog, family: Family) -> Option<Self> {
+        let beginning = format!("claude-{}-", family.alias());
+        let versions = catalog.models("anthropic").filter_map(|model| {
+            let version = model.strip_prefix(&beginning)?.split('-');
+            let version: Result<Vec<u32>, _> = version.map(str::parse).collect();
+            // A longer number is a date.
+            let version = version
+                .ok()
+                .filter(|parts| parts.iter().all(|part| *part < 100))?;
+            Some((version, model))
+        });
+        let (_, model) = versions.max()?;
+        let entry = catalog.find("anthropic", model)?;
+        Some(Self {
+            model: model.into(),
+            context: entry.limits.context?,
+        })
+    }
 }
 
 impl<'c> Pricing<'c> {
@@ -21,6 +55,10 @@ impl<'c> Pricing<'c> {
         Self {
             catalog,
             rules: Rules::published(),
+            newest: [Family::Sonnet, Family::Haiku]
+                .into_iter()
+                .filter_map(|family| Some((family, NewestModel::find(catalog, family)?)))
+                .collect(),
         }
     }
 
@@ -77,6 +115,17 @@ impl<'c> Pricing<'c> {
     pub(super) fn other(&self, request: &AnsweredRequest, usage: &Usage) -> Cost {
         self.cost(request, usage, request.at)
             .unwrap_or(Cost::UNPRICED)
+    }
+
+    /// Returns the newest model of a family; `None` if the catalog has none.
+    pub(super) fn newest(&self, family: Family) -> Option<&NewestModel> {
+        self.newest.get(&family)
+    }
+
+    /// Returns the cost of a request if another model had answered with the same counts; unpriced if it is not known.
+    pub(super) fn by_model(&self, request: &AnsweredRequest, model: &str, terms: &Terms) -> Cost {
+        let listed = self.listed(model);
+        price(&request.usage, model, listed, request.at, terms).unwrap_or(Cost::UNPRICED)
     }
 
     /// True if a write for an hour has a price of its own.

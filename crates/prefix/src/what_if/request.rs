@@ -8,6 +8,7 @@ use cachalot_model::{Terms, Usage};
 
 use super::Sender;
 use super::lifetime::Provider;
+use super::policy::Change;
 use crate::spend::{AnswerPlace, SLACK};
 
 /// A request that was answered and paid for.
@@ -24,6 +25,8 @@ pub(super) struct AnsweredRequest {
     pub(super) cost: Cost,
     /// The tokens that were lost in the pause before it, where the transcript shows the cause of losses.
     pub(super) recorded_loss: Option<u64>,
+    /// The tokens that were lost by a change of the conversation, where the transcript shows it.
+    pub(super) lost_by_change: Option<(Change, u64)>,
     /// True if it is a part of the sums.
     pub(super) is_counted: bool,
     pub(super) linked: Linked,

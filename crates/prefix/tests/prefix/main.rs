@@ -16,6 +16,7 @@ mod spend_codex;
 mod token_counts;
 mod transcript;
 mod verdict;
+mod walk;
 mod what_if;
 
 use cachalot_test_support::conversation;

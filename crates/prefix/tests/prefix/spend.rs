@@ -174,22 +174,12 @@ fn money_follows_from_tokens_and_prices() {
     }
     assert_eq!(totals.cost.unpriced, 0);
     let lost = 2 * 20_800 * (sonnet.cache_write_5m - sonnet.cache_read);
-    assert_eq!(totals.avoidable_cost(), Cost::from_picodollars(lost));
-    // An hour saves one of the two pauses, and all other writes cost more.
-    let more = |model: &str, written: u64| {
-        let rates = price(model).rates;
-        written * (rates.cache_write_1h - rates.cache_write_5m)
-    };
-    let written = 18_200 + 2_600 + (21_700 - 20_800) + 1_400 + 6_400 + 21_300 + 400;
-    let costs = more("claude-sonnet-4-5-20250929", written)
-        + more("claude-opus-4-8", 19_000)
-        + more("claude-haiku-4-5-20251001", 5_200);
-    let saves = 20_800 * (sonnet.cache_write_5m - sonnet.cache_read);
-    let (paid, with) = totals.with_one_hour.unwrap();
-    assert_eq!(
-        i128::from(with.picodollars) - i128::from(paid.picodollars),
-        i128::from(costs) - i128::from(saves)
-    );
+    let mut written_again = Cost::default();
+    totals
+        .written_again
+        .values()
+        .for_each(|cause| written_again += cause.cost);
+    assert_eq!(written_again, Cost::from_picodollars(lost));
 }
 
 #[test]
@@ -354,4 +344,67 @@ fn lines_with_too_many_values_are_skipped_and_named() {
         Err(FileError::Malformed { first: 1, count: 1 })
     ));
     assert_eq!(spending.answers.len(), 1);
+}
+
+#[test]
+fn sessions_have_titles() {
+    let prompt = r#"{"type":"user","sessionId":"s","uuid":"u1","message":{"role":"user","content":"Fix\n the tests"}}"#;
+    let own = r#"{"type":"user","sessionId":"s","uuid":"u0","message":{"role":"user","content":"<command-name>/clear</command-name>"}}"#;
+    let result = r#"{"type":"user","sessionId":"s","uuid":"u2","message":{"role":"user","content":[{"type":"tool_result","content":"no title"}]}}"#;
+    let generated = r#"{"type":"ai-title","sessionId":"s","aiTitle":"Repair of tests"}"#;
+    let given = r#"{"type":"custom-title","sessionId":"s","customTitle":"My tests"}"#;
+    let title = |lines: &[&str]| {
+        let (spending, read) = read_text("s.jsonl", &lines.join("\n"));
+        read.unwrap();
+        spending
+            .titles
+            .get(&(Client::ClaudeCode, "s".into()))
+            .cloned()
+    };
+    assert_eq!(title(&[own, result]), None);
+    assert_eq!(
+        title(&[own, result, prompt]).as_deref(),
+        Some("Fix the tests")
+    );
+    assert_eq!(
+        title(&[prompt, generated]).as_deref(),
+        Some("Repair of tests")
+    );
+    assert_eq!(
+        title(&[prompt, given, generated]).as_deref(),
+        Some("My tests")
+    );
+}
+
+#[test]
+fn projects_of_gemini_cli_have_their_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let chat = |name: &str| {
+        let chats = folder.path().join(name).join("chats");
+        std::fs::create_dir_all(&chats).unwrap();
+        let text = format!(
+            r#"{{"sessionId":"{name}","projectHash":"x","startTime":"2026-11-28T11:09:59.507Z"}}
+{{"id":"{name}","timestamp":"2026-11-28T11:09:59.507Z","type":"gemini","model":"gemini-2.5-pro","tokens":{{"input":10,"output":1}}}}
+"#
+        );
+        std::fs::write(chats.join("session-1.jsonl"), text).unwrap();
+    };
+    // The SHA-256 of `/home/ada/api`, and of a directory that no other program names.
+    let hashed = cachalot_core::Digest::sha256(b"/home/ada/api").to_hex();
+    let unknown = cachalot_core::Digest::sha256(b"/elsewhere").to_hex();
+    for name in ["api", &hashed, &unknown] {
+        chat(name);
+    }
+    std::fs::write(folder.path().join("api/.project_root"), "/home/ada/web\n").unwrap();
+    let other = r#"{"type":"assistant","sessionId":"s","uuid":"u","cwd":"/home/ada/api/src","timestamp":"2026-11-28T11:00:00.000Z","message":{"id":"m","model":"claude-sonnet-4-5","usage":{"input_tokens":1,"output_tokens":1}}}"#;
+    std::fs::write(folder.path().join("claude.jsonl"), other).unwrap();
+    let spending = read(&[folder.path().to_owned()]);
+    let project = |session: &str| {
+        let answers = spending.answers.iter();
+        let mut found = answers.filter(|answer| &*answer.session == session);
+        found.next().unwrap().project.to_string()
+    };
+    assert_eq!(project("api"), "/home/ada/web");
+    assert_eq!(project(&hashed), "/home/ada/api");
+    assert_eq!(project(&unknown), unknown);
 }

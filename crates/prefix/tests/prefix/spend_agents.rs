@@ -484,3 +484,42 @@ fn answers_without_ids_do_not_merge() {
         assert_eq!(spending.unknown[&named], 1, "{name}");
     }
 }
+
+/// In files that the programs have written, each session with answers has a title.
+#[test]
+fn written_sessions_have_titles() {
+    for (folder, client) in [
+        ("claude-code", Client::ClaudeCode),
+        ("codex", Client::Codex),
+        ("gemini-cli", Client::GeminiCli),
+        (QWEN, Client::QwenCode),
+        (PI, Client::Pi),
+        (COPILOT, Client::CopilotCli),
+        (CLINE, Client::Cline),
+        (KIMI, Client::KimiCode),
+    ] {
+        let spending = read_folder(folder);
+        let sessions: std::collections::BTreeSet<_> = spending
+            .answers
+            .iter()
+            .map(|answer| &answer.session)
+            .collect();
+        assert!(!sessions.is_empty(), "{folder}");
+        for session in sessions {
+            let title = spending.titles.get(&(client, session.clone()));
+            assert!(
+                title.is_some_and(|title| !title.is_empty()),
+                "{folder} {session}"
+            );
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = database(folder.path(), &text(OPENCODE));
+    let mut reader = SpendReader::default();
+    reader.read_database(&path, true).unwrap();
+    let titles = reader.finish().titles;
+    assert!(
+        titles.values().any(|title| title == "Answer 1."),
+        "{titles:?}"
+    );
+}

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use cachalot_core::Millis;
+use cachalot_core::{Cost, Millis};
 use cachalot_model::Catalog;
 use cachalot_prefix::log::LogReader;
 use cachalot_prefix::spend::{Client, SpendReader, find_files};
-use cachalot_prefix::what_if::{Comparison, Group, Policy, Provider, Row, Sender, WhatIf};
+use cachalot_prefix::what_if::{Comparison, Family, Group, Policy, Provider, Row, Sender, WhatIf};
 use serde_json::{Value, json};
 
 /// Picodollars in 10⁻⁶ dollars.
@@ -178,8 +178,118 @@ fn summaries_are_no_losses_of_pauses() {
     assert_eq!(group.recommended(|_| true), None);
 }
 
+/// An answer of Claude Code in a session, with the cause that Anthropic names for what was written again.
+fn answer(
+    minutes: u32,
+    agent: Option<&str>,
+    model: &str,
+    read: u64,
+    written: u64,
+    cause: Option<&str>,
+) -> String {
+    let id = format!("msg_{minutes}_{}", agent.unwrap_or_default());
+    let mut line = json!({
+        "type": "assistant", "sessionId": "s", "uuid": id, "cwd": "/home/ada/api",
+        "timestamp": format!("2026-11-18T08:{minutes:02}:00.000Z"), "isSidechain": agent.is_some(),
+        "message": {
+            "id": id, "model": model, "stop_reason": "end_turn",
+            "usage": {
+                "input_tokens": 10, "output_tokens": 1_000, "cache_read_input_tokens": read,
+                "cache_creation_input_tokens": written,
+                "cache_creation": {"ephemeral_5m_input_tokens": written, "ephemeral_1h_input_tokens": 0},
+            },
+        },
+    });
+    if let Some(agent) = agent {
+        line["agentId"] = json!(agent);
+    }
+    if let Some(cause) = cause {
+        line["message"]["diagnostics"] = json!({"cache_miss_reason": {"type": cause}});
+    }
+    format!("{line}\n")
+}
+
+/// Sonnet 4.5 writes a million tokens for $3.75, and reads them for $0.30.
 #[test]
-fn spend_and_what_if_agree_on_an_hour() {
+fn what_other_tools_wrote_again_would_have_been_read() {
+    let sonnet = "claude-sonnet-4-5";
+    let of = |last: String| {
+        let first = answer(0, None, sonnet, 0, 100_000, None);
+        of_files(&[("s.jsonl", first + &last)])
+    };
+    let find = |comparison: &Comparison, policy: Policy| {
+        let mut rows = only(comparison).rows.iter();
+        let found = rows.find(|row| row.policy == policy).copied();
+        found.map(|row| {
+            let saved = only(comparison).saving(&row).unwrap();
+            (saved.picodollars / MICRO, row.read_instead)
+        })
+    };
+    let saved = Some((345_000, 100_000));
+    let tools = of(answer(2, None, sonnet, 0, 100_000, Some("tools_changed")));
+    assert_eq!(find(&tools, Policy::SameTools), saved);
+    assert_eq!(find(&tools, Policy::SameModel), None);
+    let model = of(answer(2, None, sonnet, 0, 100_000, Some("model_changed")));
+    assert_eq!(find(&model, Policy::SameModel), saved);
+    // Other causes are no remedy, and after six minutes nothing would have been left to read.
+    let system = of(answer(2, None, sonnet, 0, 100_000, Some("system_changed")));
+    let late = of(answer(6, None, sonnet, 0, 100_000, Some("tools_changed")));
+    for other in [system, late] {
+        assert_eq!(find(&other, Policy::SameTools), None);
+        assert_eq!(find(&other, Policy::SameModel), None);
+    }
+}
+
+#[test]
+fn sub_agents_cost_the_price_of_another_model() {
+    let opus = "claude-opus-4-8";
+    let of = |agent: Option<&str>, model: &str, written: u64| {
+        let main = answer(0, None, opus, 0, 100_000, None);
+        let files = [
+            ("s.jsonl", main),
+            ("agent-a.jsonl", answer(1, agent, model, 0, written, None)),
+        ];
+        of_files(&files)
+    };
+    let saved = |comparison: &Comparison, family: Family| {
+        let mut rows = only(comparison).rows.iter();
+        let found = rows
+            .find(|row| row.policy == Policy::SubAgentsOn(family))
+            .copied();
+        found.and_then(|row| only(comparison).saving(&row))
+    };
+    let catalog = Catalog::built_in();
+    let rates = |model: &str| {
+        catalog
+            .find_by_name(model)
+            .unwrap()
+            .price
+            .as_ref()
+            .unwrap()
+            .rates
+    };
+    let cost = |model: &str| {
+        let rates = rates(model);
+        10 * rates.input + 50_000 * rates.cache_write_5m + 1_000 * rates.output
+    };
+    let comparison = of(Some("a"), opus, 50_000);
+    for (family, newest) in [
+        (Family::Sonnet, "claude-sonnet-5-5"),
+        (Family::Haiku, "claude-haiku-5-5"),
+    ] {
+        let less = Cost::from_picodollars(cost(opus) - cost(newest));
+        assert_eq!(saved(&comparison, family), Some(less));
+    }
+    // The same model, an answer of the conversation itself, and one that is longer than the other model's context.
+    let same = of(Some("a"), "claude-sonnet-5-5", 50_000);
+    assert_eq!(saved(&same, Family::Sonnet), None);
+    for other in [of(None, opus, 50_000), of(Some("a"), opus, 1_000_000)] {
+        assert_eq!(saved(&other, Family::Haiku), None);
+    }
+}
+
+#[test]
+fn spend_and_what_if_agree() {
     let transcripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/data/transcripts");
     let mut reader = SpendReader::default();
     for path in find_files(&[transcripts] as &[PathBuf]).paths {
@@ -207,10 +317,29 @@ fn spend_and_what_if_agree_on_an_hour() {
             (Sender::Program(Client::GeminiCli), Provider::Other),
         ]
     );
+    let mut cost = Cost::default();
+    let groups = comparison.groups.iter();
+    groups.for_each(|group| cost += group.cost);
+    assert_eq!(totals.cost, cost);
+    // By hand: an hour saves one of the two pauses, and all other writes cost more.
+    let rates = |model: &str| {
+        let entry = catalog.find_by_name(model).unwrap();
+        entry.price.as_ref().unwrap().rates
+    };
+    let more = |model: &str, written: u64| {
+        written * (rates(model).cache_write_1h - rates(model).cache_write_5m)
+    };
+    let sonnet = rates("claude-sonnet-4-5-20250929");
+    let written = 18_200 + 2_600 + (21_700 - 20_800) + 1_400 + 6_400 + 21_300 + 400;
+    let costs = more("claude-sonnet-4-5-20250929", written)
+        + more("claude-opus-4-8", 19_000)
+        + more("claude-haiku-4-5-20251001", 5_200);
+    let saves = 20_800 * (sonnet.cache_write_5m - sonnet.cache_read);
     let group = &comparison.groups[0];
-    let (paid, with) = totals.with_one_hour.unwrap();
-    assert_eq!(group.cost, paid);
-    assert_eq!(row(group, Policy::OneHour).cost, with);
+    assert_eq!(
+        row(group, Policy::OneHour).cost.picodollars + saves,
+        group.cost.picodollars + costs
+    );
 }
 
 /// A request of a log with a usage, so many seconds after another.

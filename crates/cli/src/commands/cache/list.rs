@@ -153,6 +153,8 @@ fn shown(name: &str, verbose: bool) -> &str {
 /// Parameters of `cache rm`.
 pub(super) struct Removal<'a> {
     pub(super) filter: &'a EntryFilter,
+    /// The pattern as given.
+    pub(super) pattern: Option<&'a str>,
     /// Set when the ledger also erases the details of its calls.
     pub(super) with_ledger: bool,
     pub(super) dry_run: bool,
@@ -194,9 +196,53 @@ impl Removal<'_> {
             "{done} {}",
             render::count(names.len() as u64, "entry", "entries")
         ));
+        if names.is_empty() {
+            render::err(&self.hint(cache).await?);
+        }
         if calls > 0 {
             render::err(&ledger::erased(calls, dry_run));
         }
         Ok(())
+    }
+
+    /// Returns the remedy if nothing matches.
+    async fn hint(&self, cache: &Cache) -> Result<String> {
+        let count = async |filter: &EntryFilter| -> Result<u64> {
+            let mut number = 0;
+            cache.each(filter, |_| number += 1).await?;
+            Ok(number)
+        };
+        let all = count(&EntryFilter::default()).await?;
+        if all == 0 {
+            return Ok("  help: the store has no entries; --db names another one".to_owned());
+        }
+        let there = format!(
+            "`cachalot cache ls` lists {}",
+            render::count(all, "entry", "entries")
+        );
+        let Some(pattern) = self.pattern else {
+            return Ok(format!(
+                "  help: {there}; --json shows kinds, names and tags"
+            ));
+        };
+        let wider = format!("*{}*", pattern.trim_matches('*'));
+        let containing = EntryFilter {
+            criteria: vec![LabelCriterion::Glob {
+                name: HANDLE_LABEL.to_owned(),
+                pattern: wider.clone(),
+            }],
+            ..EntryFilter::default()
+        };
+        Ok(match count(&containing).await? {
+            0 => format!(
+                "  help: no handle contains `{}`; {there}",
+                on_one_line(pattern)
+            ),
+            number => format!(
+                "  help: a pattern matches whole handles: '{}' matches {}",
+                on_one_line(&wider),
+                render::count(number, "entry", "entries")
+            ),
+        })
     }
 }

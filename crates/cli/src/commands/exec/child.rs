@@ -161,7 +161,7 @@ pub(super) fn exit_code(status: ExitStatus) -> u8 {
 
 /// Ends this process by the signal that has ended the command: a shell then ends its loop or script, as it does for the
 /// command itself. Returns if no signal has ended it, or if the signal is ignored or blocked here.
-pub(super) fn end_by_signal(status: ExitStatus) {
+pub(crate) fn end_by_signal(status: ExitStatus) {
     use std::os::unix::process::ExitStatusExt as _;
     let Some(number) = status.signal() else {
         return;

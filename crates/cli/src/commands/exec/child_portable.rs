@@ -40,4 +40,4 @@ pub(super) fn exit_code(status: ExitStatus) -> u8 {
 }
 
 /// Does nothing.
-pub(super) fn end_by_signal(_status: ExitStatus) {}
+pub(crate) fn end_by_signal(_status: ExitStatus) {}

@@ -1,5 +1,7 @@
 //! `cachalot prefix analyze`.
 
+mod html;
+
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
@@ -16,6 +18,8 @@ use crate::arguments::{PrefixAnalyze, StoreArguments};
 use crate::chat::sum::dollars;
 use crate::command_error::{CommandError, Result};
 use crate::commands::sessions::{self, tree};
+use crate::commands::spend::turn_text;
+use crate::html_file::HtmlFile;
 use crate::models::catalog;
 use crate::regular_file::open_regular;
 use crate::render;
@@ -25,6 +29,9 @@ use crate::wiring::{ProcessEnvironment, Warn};
 
 /// First bytes of a SQLite database.
 const SQLITE: &[u8] = b"SQLite format 3\0";
+
+/// The maximum number of breaks that a report for a browser shows one by one.
+const MAX_BREAKS: usize = 10_000;
 
 /// The number of bytes that identify the type of a file.
 const SIGNATURE_BYTES: u64 = 64;
@@ -39,6 +46,9 @@ pub(super) async fn analyze(
     warn: Warn,
 ) -> Result<()> {
     let catalog = catalog(process_environment)?;
+    // Before logs are read.
+    let html = HtmlFile::open(arguments.html.as_deref(), None, process_environment)?;
+    let mut analyses = Vec::new();
     let mut told = Vec::new();
     let mut broken = 0;
     for file in &arguments.files {
@@ -61,7 +71,14 @@ pub(super) async fn analyze(
             let others = count - named.len() as u64;
             warn(&format!("{name}: {others} more are no requests"));
         }
-        render::out(&text(&name, &analysis))?;
+        if html.is_some() {
+            analyses.push((name, analysis));
+        } else {
+            render::out(&text(&name, &analysis))?;
+        }
+    }
+    if let Some(html) = html {
+        html.write(&html::page(&analyses, process_environment.clock.now())?)?;
     }
     if arguments.json {
         render::json(&json!({ "logs": told }))?;
@@ -80,7 +97,8 @@ async fn read(
     warn: &Warn,
 ) -> Result<Analysis> {
     // The secrets in a log are unknown; text that looks like a credential is masked anyway.
-    let mut analyzer = Analyzer::new(catalog.clone(), Arc::new(SecretSet::empty()));
+    let analyzer = Analyzer::new(catalog.clone(), Arc::new(SecretSet::empty()));
+    let mut analyzer = analyzer.keep_breaks(MAX_BREAKS);
     if file == Path::new("-") {
         let mut log = std::io::stdin().lock();
         let beginning =
@@ -412,15 +430,7 @@ fn format_example(broken: &LoggedBreak) -> String {
         on_one_line(&broken.model),
     );
     if let Some(change) = &diagnosis.change {
-        let quoted = |text: &str| {
-            if text.is_empty() {
-                "nothing".to_owned()
-            } else {
-                format!("`{}`", on_one_line(text))
-            }
-        };
-        let (before, after) = (quoted(&change.before), quoted(&change.after));
-        text += &format!("     {before}\n     became {after}\n");
+        text += &turn_text::change(change);
     }
     text
 }

@@ -54,7 +54,7 @@ pub(super) fn lint(arguments: &PrefixLint, process_environment: &ProcessEnvironm
             problems: Vec::new(),
             sources: Sources::new(),
         }),
-        (false, false) => Err(without_credentials(source).wrong(in_order(problems))),
+        (false, false) => Err(without_credentials(source).report(in_order(problems))),
     }
 }
 

@@ -5,10 +5,12 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::sync::Arc;
 
+use cachalot_cache::Ledger;
 use cachalot_core::Problem;
 use cachalot_core::suggest::did_you_mean;
 use cachalot_model::Catalog;
 use cachalot_prefix::log::{LogReader, Reason};
+use cachalot_prompt::Session;
 use serde_json::{Value, json};
 
 use crate::arguments::PrefixPlan;
@@ -16,11 +18,16 @@ use crate::chat::sum::dollars;
 use crate::command_error::{CommandError, Result};
 use crate::commands::sessions;
 use crate::models::catalog;
-use crate::plan_costs::{Column, Estimate, PlanCosts, Recommendation, from_log, from_session};
+use crate::plan_costs::{
+    Column, Estimate, PlanCosts, Recommendation, RecordedTimes, from_log, from_session,
+};
 use crate::render;
 use crate::render::table;
 use crate::render::visible::on_one_line;
 use crate::wiring::{ProcessEnvironment, Warn};
+
+/// The maximum number of requests of a session whose times are read.
+const MAX_REQUESTS: u32 = 100_000;
 
 /// The maximum number of invalid lines that are named in warnings.
 const MAX_NAMED_LINES: u64 = 5;
@@ -54,10 +61,12 @@ pub(super) async fn plan(
         )?;
         let session = sessions.open(&arguments.what).await?;
         let session = session.ok_or_else(|| not_a_log_or_session(&arguments.what))?;
-        for step in from_session(&session, pause(arguments)) {
-            plan_costs.iter_mut().for_each(|costs| costs.take(&step));
+        let recorded = recorded_times(&session, arguments, process_environment, &warn)?;
+        let (steps, has_times) = from_session(&session, &recorded, pause(arguments));
+        for step in &steps {
+            plan_costs.iter_mut().for_each(|costs| costs.take(step));
         }
-        false
+        has_times
     };
     let untranslated: u64 = plan_costs.iter().map(|costs| costs.untranslated).sum();
     if untranslated > 0 {
@@ -81,6 +90,25 @@ pub(super) async fn plan(
         return render::json(&as_json(&estimates, assumed));
     }
     render::out(&as_text(&estimates, assumed))
+}
+
+/// Reads the times of a session's requests from the ledger. Without them, the pauses are those of `--every`.
+fn recorded_times(
+    session: &Session,
+    arguments: &PrefixPlan,
+    process_environment: &ProcessEnvironment,
+    warn: &Warn,
+) -> Result<RecordedTimes> {
+    let home = process_environment.home(arguments.report.place.db.as_deref(), None)?;
+    let ledger = Ledger::at(&home.ledger, "", Arc::clone(warn));
+    let head = &session.head;
+    match ledger.calls_by_key(&head.id, MAX_REQUESTS) {
+        Ok(rows) => Ok(RecordedTimes::new(rows, head.created)),
+        Err(error) => {
+            warn(&format!("the times of the requests are not known: {error}"));
+            Ok(RecordedTimes::default())
+        }
+    }
 }
 
 fn pause(arguments: &PrefixPlan) -> i64 {

@@ -1,7 +1,6 @@
 //! `cachalot prefix whatif`.
 
 mod report;
-mod setting;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

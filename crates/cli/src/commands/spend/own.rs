@@ -27,14 +27,22 @@ pub(super) const GATEWAY: &str = "gateway";
 /// The answers of a session in the ledger: the indexes of its payments.
 type Payments = HashMap<String, Vec<usize>>;
 
+/// The payments of this program.
+#[derive(Default)]
+pub(super) struct Own {
+    pub(super) answers: Vec<PaidAnswer>,
+    /// The titles of sessions, behind their names.
+    pub(super) titles: Vec<(String, String)>,
+}
+
 /// Returns the answers that were paid for. Those of a session are in the ledger, with their times; what the ledger no
 /// longer has is known as the rest of the session's sum.
-pub(super) async fn answers(
-    process_environment: &ProcessEnvironment,
-    warn: &Warn,
-) -> Result<Vec<PaidAnswer>> {
+pub(super) async fn payments(process_environment: &ProcessEnvironment, warn: &Warn) -> Result<Own> {
     let home = process_environment.home(None, None)?;
-    let mut answers = Vec::new();
+    let Own {
+        mut answers,
+        mut titles,
+    } = Own::default();
     let mut payments = Payments::new();
     if home.ledger.exists() {
         let ledger = Ledger::at(&home.ledger, "", Arc::clone(warn));
@@ -46,11 +54,14 @@ pub(super) async fn answers(
         let sessions = sessions::open(&place, process_environment, Arc::clone(warn))?;
         for summary in sessions.list(&SessionFilter::default()).await? {
             if let Ok(overview) = summary.state {
+                if let Some(title) = &overview.head.title {
+                    titles.push((overview.head.id.clone(), title.clone()));
+                }
                 add_session(&overview, summary.saved, &mut answers, &payments);
             }
         }
     }
-    Ok(answers)
+    Ok(Own { answers, titles })
 }
 
 /// Returns the answers of a ledger that were paid for.

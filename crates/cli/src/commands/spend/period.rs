@@ -1,6 +1,6 @@
 //! The time that a report covers.
 
-use cachalot_core::Millis;
+use cachalot_core::{Millis, Problem};
 
 use crate::command_error::{CommandError, Result};
 use crate::render::local_time::{TimeSpan, day};
@@ -60,9 +60,12 @@ fn bound(text: Option<&str>, name: &str, now: Millis) -> Result<Option<TimeSpan>
     };
     match found {
         Some(found) => Ok(Some(found)),
-        None => Err(CommandError::failed(format!(
-            "`{}` is no time for --{name}: write a date (2026-11-20) or an age (7d)",
-            on_one_line(text)
-        ))),
+        None => {
+            let message = format!("`{}` is no time for --{name}", on_one_line(text));
+            let problem = Problem::new("bad-value", message);
+            Err(CommandError::usage(
+                problem.help("write a date (2026-11-20) or an age (7d)"),
+            ))
+        }
     }
 }

@@ -2,16 +2,19 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use cachalot_core::{Cost, Millis};
 use cachalot_model::Catalog;
-use cachalot_prefix::spend::{Avoidable, Client, PaidAnswer, SpendTotals, Spending};
+use cachalot_prefix::spend::{Client, PaidAnswer, SpendTotals, Spending};
+use cachalot_prefix::what_if::{Comparison, WhatIf};
 use serde_json::{Map, Value, json};
 
 use super::own::GATEWAY;
 use super::period::Period;
 use crate::arguments::{Spend, SpendGroup};
 use crate::command_error::{CommandError, Result};
+use crate::remedies::Remedy;
 use crate::render;
 use crate::render::local_time::{day_of, days, month_of, week_of};
 use crate::render::table::{Column, headline, table};
@@ -52,35 +55,82 @@ const CSV_COLUMNS: [&str; 16] = [
 /// The sums that are shown.
 pub(super) struct Report<'a> {
     arguments: &'a Spend,
-    spending: &'a Spending,
+    /// What was read, without the answers.
+    spending: Spending,
     total: SpendTotals,
-    /// The rows, with the names of their groups.
-    rows: Vec<(Vec<String>, SpendTotals)>,
+    rows: Vec<Row>,
     /// The first and the last time of an answer.
     range: Option<(Millis, Millis)>,
     /// The cost of requests through the gateway, if there are answers of other programs, too.
     through_gateway: Cost,
+    /// The same answers under other settings.
+    comparison: Comparison,
+    remedies: Vec<Remedy>,
+}
+
+/// The sum of a group.
+#[derive(Default)]
+struct Row {
+    /// The names of the group, one for each criterion.
+    names: Vec<String>,
+    totals: SpendTotals,
+    /// The session, if the group is one.
+    session: Option<SessionNames>,
+}
+
+/// What tells one session from another.
+struct SessionNames {
+    title: String,
+    project: String,
+    /// The time of its first answer in the group.
+    first: Option<Millis>,
+}
+
+impl SessionNames {
+    /// The columns of tables.
+    const COLUMNS: [&str; 3] = ["title", "project", "day"];
+
+    fn new(answer: &PaidAnswer, spending: &Spending) -> Self {
+        let session = (answer.client, Arc::clone(&answer.session));
+        let title = spending.titles.get(&session);
+        Self {
+            title: title.map_or_else(String::new, |title| on_one_line(title)),
+            project: on_one_line(&answer.project),
+            first: answer.at,
+        }
+    }
+
+    fn day(&self) -> String {
+        self.first.map_or_else(String::new, day_of)
+    }
+
+    /// Returns the fields of [`COLUMNS`](Self::COLUMNS).
+    fn fields(&self) -> [String; 3] {
+        [self.title.clone(), self.project.clone(), self.day()]
+    }
 }
 
 impl<'a> Report<'a> {
+    /// `complete_until` is the end of the time of which all requests are known, if it is later than the last one.
     pub(super) fn new(
-        spending: &'a Spending,
+        mut spending: Spending,
         arguments: &'a Spend,
         period: &Period,
+        complete_until: Option<Millis>,
         catalog: &Catalog,
     ) -> Self {
         let mut total = SpendTotals::default();
-        let mut rows: BTreeMap<Vec<String>, SpendTotals> = BTreeMap::new();
+        let mut rows: BTreeMap<Vec<String>, Row> = BTreeMap::new();
         let mut range: Option<(Millis, Millis)> = None;
         let (mut through_gateway, mut has_others) = (Cost::default(), false);
         let project = arguments.project.as_deref();
+        let is_project = |name: &str| project.is_none_or(|project| name.contains(project));
         let answers = spending.answers.iter().map(|answer| (answer, false));
         let side_requests = spending.side_requests.iter();
         let side_requests = side_requests.map(|requests| (requests, true));
-        let shown = answers.chain(side_requests).filter(|(answer, _)| {
-            period.contains(answer.at)
-                && project.is_none_or(|project| answer.project.contains(project))
-        });
+        let shown = answers
+            .chain(side_requests)
+            .filter(|(answer, _)| period.contains(answer.at) && is_project(&answer.project));
         for (answer, is_side_requests) in shown {
             match answer.client {
                 Client::Cachalot if &*answer.project == GATEWAY => {
@@ -92,8 +142,18 @@ impl<'a> Report<'a> {
                 let (first, last) = range.unwrap_or((at, at));
                 range = Some((first.min(at), last.max(at)));
             }
-            let names = arguments.by.iter().map(|by| group(answer, *by)).collect();
-            for totals in [&mut total, rows.entry(names).or_default()] {
+            let names: Vec<_> = arguments.by.iter().map(|by| group(answer, *by)).collect();
+            let row = rows.entry(names.clone()).or_insert_with(|| Row {
+                names,
+                ..Row::default()
+            });
+            if arguments.by.contains(&SpendGroup::Session) {
+                let session = row
+                    .session
+                    .get_or_insert_with(|| SessionNames::new(answer, &spending));
+                session.first = [session.first, answer.at].into_iter().flatten().min();
+            }
+            for totals in [&mut total, &mut row.totals] {
                 if is_side_requests {
                     totals.add_side_requests(answer, catalog)
                 } else {
@@ -101,23 +161,39 @@ impl<'a> Report<'a> {
                 }
             }
         }
-        let mut rows: Vec<_> = rows.into_iter().collect();
-        rows.sort_by(|(names, one), (other_names, other)| {
-            let pairs = names.iter().zip(other_names).zip(&arguments.by);
+        let mut rows: Vec<_> = rows.into_values().collect();
+        rows.sort_by(|one, other| {
+            let pairs = one.names.iter().zip(&other.names).zip(&arguments.by);
             pairs
                 .filter(|(_, by)| by.is_time())
                 .fold(Ordering::Equal, |order, ((name, other), _)| {
                     order.then_with(|| name.cmp(other))
                 })
-                .then_with(|| other.cost.picodollars.cmp(&one.cost.picodollars))
-                .then_with(|| tokens(other).cmp(&tokens(one)))
+                .then_with(|| {
+                    let (one, other) = (&one.totals, &other.totals);
+                    let by_cost = other.cost.picodollars.cmp(&one.cost.picodollars);
+                    by_cost.then_with(|| tokens(other).cmp(&tokens(one)))
+                })
         });
+        let mut what_if = WhatIf::default();
+        std::mem::take(&mut spending.answers)
+            .into_iter()
+            .for_each(|answer| what_if.add_answer(answer));
+        if let Some(end) = complete_until {
+            what_if.is_complete_until(end);
+        }
+        let comparison = what_if.finish(catalog, &|name, at| {
+            period.contains(Some(at)) && is_project(name)
+        });
+        let remedies = Remedy::all(&comparison, total.side_requests);
         Self {
             arguments,
             spending,
             total,
             rows,
             range,
+            comparison,
+            remedies,
             through_gateway: if has_others {
                 through_gateway
             } else {
@@ -126,7 +202,7 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// One sentence: the cost, the time, the cache, and the avoidable part.
+    /// One sentence: the cost, the time, the cache, and the best setting.
     fn headline(&self) -> String {
         let Self { total, range, .. } = self;
         let mut text = match total.cost.unpriced {
@@ -149,13 +225,8 @@ impl<'a> Report<'a> {
         if let Some(ratio) = total.cache_read_ratio() {
             text += &format!(", {:.0} % of input read from cache", ratio * 100.0);
         }
-        let causes = total.avoidable.iter();
-        if let Some((name, cause)) = causes.max_by_key(|(_, cause)| cause.cost.picodollars) {
-            text += &format!(
-                "; {} avoidable: {}",
-                total.avoidable_cost().amount(),
-                describe(name, cause)
-            );
+        if let Some(remedy) = Remedy::headline(&self.remedies) {
+            text += &format!("; {remedy}");
         }
         text
     }
@@ -164,6 +235,13 @@ impl<'a> Report<'a> {
         let mut text = headline(&self.headline()) + "\n";
         let by = &self.arguments.by;
         let mut columns: Vec<Column> = by.iter().map(|by| Column::text(by.title())).collect();
+        if by.contains(&SpendGroup::Session) {
+            columns.extend([
+                Column::wrapped("title"),
+                Column::text("project").optional(),
+                Column::whole("day").optional(),
+            ]);
+        }
         columns.push(Column::number("cost"));
         let kinds = self.kinds();
         columns.extend(
@@ -196,12 +274,17 @@ impl<'a> Report<'a> {
         let shown_rows = &self.rows[..shown];
         let rows = shown_rows.iter();
         let mut rows: Vec<_> = rows
-            .map(|(names, totals)| row(names.clone(), &kinds, totals))
+            .map(|row| {
+                let session = row.session.iter().flat_map(SessionNames::fields);
+                let names = row.names.iter().cloned().chain(session).collect();
+                cells(names, &kinds, &row.totals)
+            })
             .collect();
-        if self.rows.len() > 1 {
-            let mut names = vec![String::new(); by.len()];
+        if let [first, _, ..] = shown_rows {
+            let session = first.session.iter().flat_map(SessionNames::fields);
+            let mut names = vec![String::new(); by.len() + session.count()];
             names[0] = "total".to_owned();
-            rows.push(row(names, &kinds, &self.total));
+            rows.push(cells(names, &kinds, &self.total));
         }
         text += &table(&columns, &rows);
         if shown < self.rows.len() {
@@ -209,20 +292,23 @@ impl<'a> Report<'a> {
             text += &format!("{others} more, counted in the total; --json lists all\n");
         }
         text += &self.side_requests(shown_rows);
-        text += &self.avoidable();
+        text += &self.remedies();
+        if self.arguments.verbose {
+            text += &self.written_again();
+        }
         text += &self.notes();
         text
     }
 
     /// The part of each row that is of requests in no line.
-    fn side_requests(&self, shown: &[(Vec<String>, SpendTotals)]) -> String {
+    fn side_requests(&self, shown: &[Row]) -> String {
         let rows = shown.iter();
         let rows: Vec<_> = rows
-            .filter(|(_, totals)| !totals.side_requests.is_zero())
-            .map(|(names, totals)| {
-                let mut row = names.clone();
-                row.push(amount(totals.side_requests));
-                row
+            .filter(|row| !row.totals.side_requests.is_zero())
+            .map(|row| {
+                let mut cells = row.names.clone();
+                cells.push(amount(row.totals.side_requests));
+                cells
             })
             .collect();
         if rows.is_empty() {
@@ -254,43 +340,61 @@ impl<'a> Report<'a> {
             .collect()
     }
 
-    fn avoidable(&self) -> String {
-        let mut text = String::new();
-        if !self.total.avoidable.is_empty() {
-            text += "\nAvoidable: written to Anthropic's cache again\n";
-            let columns = [
-                Column::text("cause"),
-                Column::number("requests"),
-                Column::number("tokens"),
-                Column::number("cost"),
-            ];
-            let causes = self.total.avoidable.iter();
-            let rows: Vec<_> = causes
-                .map(|(name, cause)| {
-                    vec![
-                        (*name).to_owned(),
-                        render::grouped(cause.requests),
-                        render::grouped(cause.tokens),
-                        cause.cost.amount(),
-                    ]
-                })
-                .collect();
-            text += &table(&columns, &rows);
+    /// The remedies, or the reason why there is none.
+    fn remedies(&self) -> String {
+        if self.remedies.is_empty() {
+            return format!("\n{}", headline(&self.without_remedy()));
         }
-        if let Some((paid, with)) = self.total.with_one_hour {
-            let (paid, with) = (paid.picodollars, with.picodollars);
-            let difference = Cost::from_picodollars(paid.abs_diff(with)).amount();
-            text += &match with.cmp(&paid) {
-                Ordering::Less => {
-                    format!("With 1-hour caching, Claude Code would have cost {difference} less.\n")
-                }
-                Ordering::Greater => {
-                    format!("With 1-hour caching, Claude Code would have cost {difference} more.\n")
-                }
-                Ordering::Equal => String::new(),
-            };
+        let lines = self.remedies.iter();
+        let lines: String = lines.map(|remedy| headline(&remedy.to_string())).collect();
+        format!("\nWhat would have saved, each alone\n{lines}")
+    }
+
+    fn without_remedy(&self) -> String {
+        let groups = self.comparison.groups.iter();
+        let (pauses, tokens) = groups.fold((0, 0), |(pauses, tokens), group| {
+            (
+                pauses + group.lossy_pauses,
+                group.lost.saturating_add(tokens),
+            )
+        });
+        let reason = match pauses {
+            0 => "no pause was followed by tokens that were written to a cache again".to_owned(),
+            _ => format!(
+                "{} written again after {}, at less than each setting costs",
+                render::count(tokens, "token was", "tokens were"),
+                render::count(pauses, "pause", "pauses"),
+            ),
+        };
+        format!("No setting would have saved money: {reason}.")
+    }
+
+    /// The tokens that Claude Code wrote to the cache again, by cause.
+    fn written_again(&self) -> String {
+        if self.total.written_again.is_empty() {
+            return String::new();
         }
-        text
+        let columns = [
+            Column::text("cause"),
+            Column::number("requests"),
+            Column::number("tokens"),
+            Column::number("cost"),
+        ];
+        let causes = self.total.written_again.iter();
+        let rows: Vec<_> = causes
+            .map(|(name, cause)| {
+                vec![
+                    (*name).to_owned(),
+                    render::grouped(cause.requests),
+                    render::grouped(cause.tokens),
+                    cause.cost.amount(),
+                ]
+            })
+            .collect();
+        format!(
+            "\nWritten to Anthropic's cache again\n{}",
+            table(&columns, &rows)
+        )
     }
 
     fn notes(&self) -> String {
@@ -348,16 +452,26 @@ impl<'a> Report<'a> {
     }
 
     pub(super) fn document(&self) -> Value {
-        let groups = self.rows.iter().map(|(names, totals)| {
-            let by = self.arguments.by.iter().zip(names);
+        let groups = self.rows.iter().map(|row| {
+            let by = self.arguments.by.iter().zip(&row.names);
             let by = by.map(|(by, name)| (by.title().to_owned(), json!(name)));
-            render::with_members(
-                document(totals),
+            let group = render::with_members(
+                document(&row.totals),
                 json!({
-                    "name": names.join(" "),
+                    "name": row.names.join(" "),
                     "by": by.collect::<serde_json::Map<_, _>>(),
                 }),
-            )
+            );
+            match &row.session {
+                Some(session) => {
+                    let names = SessionNames::COLUMNS.into_iter().zip(session.fields());
+                    let names: Map<_, _> = names
+                        .map(|(name, field)| (name.to_owned(), json!(field)))
+                        .collect();
+                    render::with_members(group, Value::Object(names))
+                }
+                None => group,
+            }
         });
         let untraced = self.spending.untraced.iter();
         let untraced: BTreeMap<_, _> = untraced
@@ -371,6 +485,7 @@ impl<'a> Report<'a> {
             "headline": self.headline(),
             "total": document(&self.total),
             "groups": groups.collect::<Vec<_>>(),
+            "remedies": self.remedies.iter().map(Remedy::document).collect::<Vec<_>>(),
             "usd_through_gateway": self.through_gateway.dollars(),
             "untraced": untraced,
             "untraced_counts": counts,
@@ -382,13 +497,20 @@ impl<'a> Report<'a> {
     pub(super) fn csv(&self) -> Result<String> {
         let mut csv = csv::Writer::from_writer(Vec::new());
         let titles = self.arguments.by.iter().map(|by| by.title());
-        let written = csv
-            .write_record(titles.chain(CSV_COLUMNS))
-            .and_then(|()| {
-                self.rows.iter().try_for_each(|(names, totals)| {
-                    csv.write_record(names.iter().cloned().chain(csv_fields(totals)))
-                })
+        let of_sessions: &[&str] = if self.arguments.by.contains(&SpendGroup::Session) {
+            &SessionNames::COLUMNS
+        } else {
+            &[]
+        };
+        let titles = titles.chain(CSV_COLUMNS).chain(of_sessions.iter().copied());
+        let written = csv.write_record(titles).and_then(|()| {
+            self.rows.iter().try_for_each(|row| {
+                let names = row.names.iter().cloned();
+                let session = row.session.iter().flat_map(SessionNames::fields);
+                csv.write_record(names.chain(csv_fields(&row.totals)).chain(session))
             })
+        });
+        let written = written
             .map_err(|error| error.to_string())
             .and_then(|()| csv.into_inner().map_err(|error| error.to_string()))
             .and_then(|bytes| String::from_utf8(bytes).map_err(|error| error.to_string()));
@@ -426,7 +548,7 @@ fn group(answer: &PaidAnswer, by: SpendGroup) -> String {
 }
 
 /// Formats an amount; `+` says that answers without a known price are missing in it.
-fn amount(cost: Cost) -> String {
+pub(super) fn amount(cost: Cost) -> String {
     match (cost.picodollars, cost.unpriced) {
         (_, 0) => cost.amount(),
         (0, _) => UNKNOWN.to_owned(),
@@ -434,7 +556,8 @@ fn amount(cost: Cost) -> String {
     }
 }
 
-fn row(names: Vec<String>, kinds: &[(&str, Kind)], totals: &SpendTotals) -> Vec<String> {
+/// Returns the cells of a row.
+fn cells(names: Vec<String>, kinds: &[(&str, Kind)], totals: &SpendTotals) -> Vec<String> {
     let usage = &totals.usage;
     let ratio = totals.cache_read_ratio();
     let mut row = names;
@@ -458,23 +581,9 @@ fn row(names: Vec<String>, kinds: &[(&str, Kind)], totals: &SpendTotals) -> Vec<
     row
 }
 
-/// Describes a cause with its number: `31 pauses longer than the cache lives`.
-fn describe(name: &str, cause: &Avoidable) -> String {
-    match name {
-        "pause longer than the cache lives" => format!(
-            "{} longer than the cache lives",
-            render::count(cause.requests, "pause", "pauses")
-        ),
-        name => format!(
-            "{}, {name}",
-            render::count(cause.requests, "request", "requests")
-        ),
-    }
-}
-
 fn document(totals: &SpendTotals) -> Value {
     let usage = &totals.usage;
-    let avoidable = totals.avoidable.iter().map(|(name, cause)| {
+    let written_again = totals.written_again.iter().map(|(name, cause)| {
         json!({
             "cause": name,
             "requests": cause.requests,
@@ -510,11 +619,7 @@ fn document(totals: &SpendTotals) -> Value {
             "more_usd_with_one_hour": more.dollars(),
         },
         "cache_read_ratio": totals.cache_read_ratio(),
-        "avoidable": avoidable.collect::<Vec<_>>(),
-        "avoidable_usd": totals.avoidable_cost().dollars(),
-        "usd_with_one_hour": totals.with_one_hour.map(|(paid, with)| {
-            totals.cost.dollars() - paid.dollars() + with.dollars()
-        }),
+        "written_again": written_again.collect::<Vec<_>>(),
     })
 }
 

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, IsTerminal as _, Read};
 use std::path::{Path, PathBuf};
 
-use cachalot_prefix::spend::{FileError, SpendReader, Spending, find_files};
+use cachalot_prefix::spend::{Client, FileError, SpendReader, Spending, find_files};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
@@ -59,6 +59,14 @@ impl Sources {
         }
     }
 
+    /// Returns the places that have files which may be transcripts.
+    pub(crate) fn with_files(&self) -> impl Iterator<Item = &Path> {
+        let places = self.places.iter();
+        let places =
+            places.filter(|place| !find_files(std::slice::from_ref(place)).paths.is_empty());
+        places.map(PathBuf::as_path)
+    }
+
     /// True for the default places.
     pub(crate) fn is_default(&self) -> bool {
         self.is_default
@@ -83,8 +91,13 @@ impl Sources {
         if !self.is_default {
             return;
         }
-        match own::answers(process_environment, warn).await {
-            Ok(answers) => answers.into_iter().for_each(|answer| reader.add(answer)),
+        match own::payments(process_environment, warn).await {
+            Ok(own::Own { answers, titles }) => {
+                answers.into_iter().for_each(|answer| reader.add(answer));
+                for (session, title) in titles {
+                    reader.add_title(Client::Cachalot, &session, &title);
+                }
+            }
             Err(error) => warn(&format!("Cachalot's own answers are not counted: {error}")),
         }
     }
@@ -138,6 +151,15 @@ impl Sources {
         }
         files.paths.len()
     }
+}
+
+/// Opens a transcript of lines, which may be compressed.
+///
+/// # Errors
+/// It is no regular file, or cannot be read.
+pub(super) fn open_transcript(path: &Path) -> std::io::Result<Box<dyn BufRead>> {
+    let file = BufReader::with_capacity(BUFFER_BYTES, open_regular(path)?);
+    decompressed(path, file)
 }
 
 fn is_document(path: &Path) -> bool {

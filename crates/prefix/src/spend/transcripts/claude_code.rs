@@ -255,6 +255,8 @@ struct Conversation {
 pub(in crate::spend) struct Transcript {
     /// The name of the file, for lines without a session.
     file: String,
+    /// The session of the latest line that names one.
+    session: Option<String>,
     /// The last known working directory.
     project: Option<Arc<str>>,
     conversations: HashMap<Option<String>, Conversation>,
@@ -271,12 +273,18 @@ impl Transcript {
         let file = path.file_stem().unwrap_or_default();
         Self {
             file: file.to_string_lossy().into_owned(),
+            session: None,
             project: None,
             conversations: HashMap::new(),
             current: String::new(),
             latest: None,
             costs: SessionCosts::default(),
         }
+    }
+
+    /// Returns the session that the lines so far belong to.
+    pub(super) fn session(&self) -> &str {
+        self.session.as_deref().unwrap_or(&self.file)
     }
 
     /// Reads a line; returns false if it is malformed.
@@ -286,6 +294,9 @@ impl Transcript {
         };
         if let Some(cwd) = &line.cwd {
             self.project = Some(reader.name(cwd));
+        }
+        if line.session_id.is_some() && line.session_id != self.session {
+            self.session.clone_from(&line.session_id);
         }
         let at = line.timestamp.as_deref().and_then(timestamp::parse);
         self.costs.goes_on(self.latest, at);
@@ -390,6 +401,8 @@ impl Transcript {
         if session != own && usage == Usage::default() {
             reader.empty_copies.insert(key);
         }
+        // Its own file has the request, which a copy in another file lacks.
+        let file = reader.file.clone().filter(|_| session == own);
         let (answer, is_known) = reader.entry(key, || paid(Arc::clone(&model), usage));
         if !is_known || answer.usage == Usage::default() {
             answer.loss = loss;
@@ -397,6 +410,17 @@ impl Transcript {
         } else if answer.is_sidechain && !is_sidechain && place != AnswerPlace::Unknown {
             // A sub-agent's file may begin with copies of its parent's answers.
             answer.place = place;
+        }
+        if let Some(details) = &mut answer.details {
+            details.id.get_or_insert_with(|| id.as_str().into());
+            details.file = file.unwrap_or_else(|| Arc::clone(&details.file));
+            details.add_calls_of_message(text);
+            if !is_known {
+                details.agent = line.agent_id.as_deref().map(Arc::from);
+            } else if line.agent_id.is_none() && !is_sidechain {
+                // A sub-agent's file may begin with copies of its parent's answers.
+                details.agent = None;
+            }
         }
         if is_known {
             merge(answer, &usage, &terms);

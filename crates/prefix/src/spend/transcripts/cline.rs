@@ -3,6 +3,8 @@
 //! The input of an answer includes what was read from and written to the provider's cache, for a time that is not
 //! recorded.
 
+use std::sync::Arc;
+
 use cachalot_model::Usage;
 use serde::Deserialize;
 
@@ -55,17 +57,22 @@ impl Metrics {
     }
 }
 
-/// Reads a document; returns false if it is malformed.
-pub(in crate::spend) fn document(text: &[u8], reader: &mut SpendReader) -> bool {
-    let Ok(document) = serde_json::from_slice::<Document>(text) else {
-        return false;
-    };
-    if let (Some(session), Some(cwd)) = (&document.session_id, &document.cwd) {
+/// Reads a document, and returns its session; `None` if it is malformed.
+pub(super) fn document(text: &[u8], reader: &mut SpendReader) -> Option<Arc<str>> {
+    let document: Document = serde_json::from_slice(text).ok()?;
+    let Document {
+        session,
+        messages,
+        session_id,
+        cwd,
+    } = document;
+    if let (Some(session), Some(cwd)) = (&session_id, &cwd) {
         let (session, cwd) = (reader.name(session), reader.name(cwd));
         reader.cline_directories.insert(session, cwd);
     }
-    let session = reader.name(document.session.as_deref().unwrap_or_default());
-    for (place, message) in document.messages.iter().flatten().enumerate() {
+    let session = session.or(session_id);
+    let session = reader.name(session.as_deref().unwrap_or_default());
+    for (place, message) in messages.iter().flatten().enumerate() {
         let Some(metrics) = &message.metrics else {
             continue;
         };
@@ -77,7 +84,7 @@ pub(in crate::spend) fn document(text: &[u8], reader: &mut SpendReader) -> bool 
         let model = model.and_then(|model| model.id.as_deref());
         let model = reader.name(model.unwrap_or_default());
         let at = message.ts.and_then(timestamp::from_number);
-        let session = session.clone();
+        let session = Arc::clone(&session);
         // Without an ID, its place in the session distinguishes an answer from others.
         let place = message.id.is_none().then(|| (session.clone(), place));
         let key = ("cline", &message.id, message.ts.map(f64::to_bits), place);
@@ -86,5 +93,5 @@ pub(in crate::spend) fn document(text: &[u8], reader: &mut SpendReader) -> bool 
             ..PaidAnswer::new(Client::Cline, model, at, usage)
         });
     }
-    true
+    Some(session)
 }

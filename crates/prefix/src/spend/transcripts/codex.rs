@@ -3,9 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::rollout::{CopiedAnswers, Rollout, RolloutLine};
+use crate::rollout::{CopiedAnswers, Rollout, RolloutAnswer, RolloutLine};
 use crate::spend::SpendReader;
 use crate::spend::answer::{Client, PaidAnswer};
+use crate::spend::details::AnswerDetails;
 
 /// The maximum number of parents of a session that are compared.
 const MAX_PARENTS: usize = 64;
@@ -16,7 +17,12 @@ pub(in crate::spend) struct Sessions(HashMap<Arc<str>, Rollout>);
 
 /// Reads a line of a file; returns false if it is malformed.
 pub(in crate::spend) fn line(rollout: &mut Rollout, text: &[u8], reader: &mut SpendReader) -> bool {
-    let Some(line) = RolloutLine::parse(text) else {
+    let parsed = if rollout.file.is_some() {
+        RolloutLine::parse_with_calls(text)
+    } else {
+        RolloutLine::parse(text)
+    };
+    let Some(line) = parsed else {
         return false;
     };
     if let Some(kind) = line.unknown_kind() {
@@ -51,12 +57,21 @@ impl Sessions {
             paid.extend(own.into_iter().map(|answer| PaidAnswer {
                 session: Arc::clone(&rollout.session),
                 terms: answer.terms(),
+                details: details(rollout, &answer),
                 project: answer.project,
                 ..PaidAnswer::new(Client::Codex, answer.model, answer.at, answer.usage)
             }));
         }
         paid
     }
+}
+
+/// Returns the details of an answer, if they were asked for.
+fn details(rollout: &Rollout, answer: &RolloutAnswer) -> Option<Box<AnswerDetails>> {
+    let mut details = AnswerDetails::new(Arc::clone(rollout.file.as_ref()?));
+    details.id = Some(answer.id(&rollout.session).into());
+    details.tools.extend(answer.tools.iter().cloned());
+    Some(Box::new(details))
 }
 
 /// Returns the answers in the files of a session's parents that existed when it began; `None` without such a file.

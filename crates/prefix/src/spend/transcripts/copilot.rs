@@ -107,7 +107,7 @@ impl ReportedUsage {
 
 /// The state of a session that is being read.
 pub(in crate::spend) struct Session {
-    id: String,
+    pub(super) id: String,
     project: Option<Arc<str>>,
     /// The hashes of its records.
     records: HashSet<u64>,

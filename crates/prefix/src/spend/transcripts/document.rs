@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::{File, client_of};
 use crate::lines::{LineError, Lines};
+use crate::spend::titles::Title;
 use crate::spend::{FileError, SpendReader};
 
 /// Maximum length of a document, in bytes.
@@ -34,7 +35,11 @@ pub(in crate::spend) fn read(
     }
     let client = client_of(&document).filter(|client| client.writes_documents());
     let client = client.ok_or(FileError::Unknown)?;
-    if File::new(client, path, reader).line(&document, reader) {
+    let mut file = File::new(client, path, reader);
+    let mut title = Title::default();
+    title.line(client, &document);
+    if file.line(&document, reader) {
+        reader.end(Some(file), title);
         Ok(())
     } else {
         Err(MALFORMED)

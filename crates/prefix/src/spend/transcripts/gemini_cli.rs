@@ -6,8 +6,8 @@ use std::sync::Arc;
 use cachalot_model::Usage;
 use serde::Deserialize;
 
-use crate::spend::SpendReader;
 use crate::spend::answer::{Client, PaidAnswer};
+use crate::spend::{SpendReader, gemini_projects};
 use crate::timestamp;
 
 /// The requests that leave no trace.
@@ -28,6 +28,7 @@ struct Line {
     timestamp: Option<String>,
     model: Option<String>,
     tokens: Option<Tokens>,
+    tool_calls: Option<Vec<Call>>,
 }
 
 #[derive(Deserialize)]
@@ -38,11 +39,20 @@ struct Set {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Message {
     id: Option<String>,
     timestamp: Option<String>,
     model: Option<String>,
     tokens: Option<Tokens>,
+    tool_calls: Option<Vec<Call>>,
+}
+
+/// A call of a tool.
+#[derive(Deserialize)]
+struct Call {
+    id: Option<String>,
+    name: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -72,9 +82,9 @@ impl Tokens {
 
 /// The state of a chat that is being read.
 pub(in crate::spend) struct Chat {
-    /// The folder of the project, for chats without a name of it.
+    /// The path of the project, or the name of its folder; empty if neither is known.
     folder: String,
-    session: String,
+    pub(super) session: String,
     project: Option<String>,
     /// True for the files of newer versions, which send each prompt to a model that chooses the model.
     is_routed: bool,
@@ -85,9 +95,15 @@ impl Chat {
         let chats = path
             .ancestors()
             .find(|ancestor| ancestor.ends_with("chats"));
-        let folder = chats.and_then(Path::parent).and_then(Path::file_name);
+        let folder = chats.and_then(Path::parent);
+        let name = || {
+            let name = folder.and_then(Path::file_name).unwrap_or_default();
+            name.to_string_lossy().into_owned()
+        };
         Self {
-            folder: folder.unwrap_or_default().to_string_lossy().into_owned(),
+            folder: folder
+                .and_then(gemini_projects::root_of)
+                .unwrap_or_else(name),
             session: path
                 .file_stem()
                 .unwrap_or_default()
@@ -126,6 +142,7 @@ impl Chat {
             timestamp: line.timestamp,
             model: line.model,
             tokens: line.tokens,
+            tool_calls: line.tool_calls,
         };
         self.message(&message, reader);
         true
@@ -164,6 +181,13 @@ impl Chat {
         };
         // The last copy counts.
         let (answer, is_known) = reader.entry(("gemini", session, &**id), new);
+        if let Some(details) = &mut answer.details {
+            for call in message.tool_calls.iter().flatten() {
+                if let Some(name) = &call.name {
+                    details.add_call(call.id.as_deref(), name);
+                }
+            }
+        }
         if is_known {
             answer.usage = usage;
             if !model.is_empty() {

@@ -33,6 +33,9 @@ const TOPICS: [&str; 14] = [
     "usage",
 ];
 
+/// The name of the agent that is no sub-agent.
+const MAIN: &str = "main";
+
 #[derive(Deserialize)]
 struct Line {
     #[serde(rename = "type")]
@@ -90,7 +93,7 @@ impl ReportedUsage {
 
 /// The state of an agent's file that is being read.
 pub(in crate::spend) struct Wire {
-    session: String,
+    pub(super) session: String,
     project: Option<Arc<str>>,
     /// The models by their aliases, as requested last.
     models: HashMap<String, Arc<str>>,
@@ -170,7 +173,8 @@ impl Wire {
         };
         let session = reader.name(&self.session);
         let at = record.time.and_then(timestamp::from_number);
-        let agent = record.agent_id.as_deref().map(|agent| reader.name(agent));
+        let agent = record.agent_id.as_deref().filter(|agent| *agent != MAIN);
+        let agent = agent.map(|agent| reader.name(agent));
         let time = record.time.map(f64::to_bits);
         let place = reader.place(&self.session, time.is_some());
         let key = ("kimi", time, &record.agent_id, alias, usage, place);

@@ -18,6 +18,7 @@ use rusqlite::{Connection, InterruptHandle, OpenFlags, params};
 use serde::Deserialize;
 
 use crate::spend::answer::{Client, PaidAnswer};
+use crate::spend::titles::{Origin, Title};
 use crate::spend::{FileError, SpendReader};
 use crate::timestamp;
 
@@ -203,7 +204,13 @@ fn read_sessions(
             is_fork,
             has_title: is_named && !is_child && !is_fork,
         };
-        sessions.insert(reader.name(id), session);
+        let id = reader.name(id);
+        if is_named {
+            let mut named = Title::default();
+            named.add(Origin::Generated, title);
+            reader.titles.add(Client::OpenCode, Arc::clone(&id), named);
+        }
+        sessions.insert(id, session);
     }
     Ok(sessions)
 }

@@ -91,7 +91,7 @@ impl ReportedUsage {
 /// The state of a session that is being read.
 pub(in crate::spend) struct Session {
     /// The name of the file, until a line names the session.
-    id: Arc<str>,
+    pub(super) id: Arc<str>,
     project: Option<Arc<str>>,
     /// The model that is chosen.
     model: Option<Arc<str>>,
@@ -131,7 +131,11 @@ impl Session {
                     let is_split = message.api.as_deref() == Some("anthropic-messages");
                     let model = message.model.as_deref().map(|model| reader.name(model));
                     let response = message.response_id.as_deref();
-                    self.answer(&line, model, response, usage.usage(is_split), reader);
+                    let usage = usage.usage(is_split);
+                    let answer = self.answer(&line, model, response, usage, reader);
+                    if let Some(details) = answer.and_then(|answer| answer.details.as_mut()) {
+                        details.add_calls_of_message(text);
+                    }
                 }
                 return true;
             }
@@ -144,16 +148,16 @@ impl Session {
         true
     }
 
-    fn answer(
+    fn answer<'r>(
         &self,
         line: &Line,
         model: Option<Arc<str>>,
         response: Option<&str>,
         usage: Usage,
-        reader: &mut SpendReader,
-    ) {
+        reader: &'r mut SpendReader,
+    ) -> Option<&'r mut PaidAnswer> {
         if usage == Usage::default() {
-            return;
+            return None;
         }
         let [model, project] = [&model, &self.project].map(|name| match name {
             Some(name) => Arc::clone(name),
@@ -162,10 +166,11 @@ impl Session {
         let at = line.timestamp.as_deref().and_then(timestamp::parse);
         let place = reader.place(&self.id, line.id.is_some() || response.is_some());
         let key = ("pi", &line.id, &line.timestamp, response, place);
-        reader.entry(key, || PaidAnswer {
+        let (answer, _) = reader.entry(key, || PaidAnswer {
             session: Arc::clone(&self.id),
             project,
             ..PaidAnswer::new(Client::Pi, model, at, usage)
         });
+        Some(answer)
     }
 }

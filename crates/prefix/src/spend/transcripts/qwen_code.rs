@@ -185,7 +185,7 @@ pub(in crate::spend) fn is_line(text: &[u8]) -> bool {
 
 /// The state of a chat that is being read.
 pub(in crate::spend) struct Chat {
-    session: String,
+    pub(super) session: String,
     project: Option<Arc<str>>,
 }
 

@@ -1,10 +1,10 @@
 //! The report of `cachalot prefix whatif`, as text and JSON.
 
 use cachalot_core::Cost;
-use cachalot_prefix::what_if::{Comparison, Group, Policy, Row, SUMMARY_TOKENS};
+use cachalot_prefix::what_if::{Comparison, Group, Policy, PolicyKind, Row, SUMMARY_TOKENS};
 use serde_json::{Value, json};
 
-use super::setting::Setting;
+use crate::remedies::{Setting, percent};
 use crate::render;
 use crate::render::table::{Column, headline, table};
 use crate::render::visible::on_one_line;
@@ -260,13 +260,18 @@ impl<'c> GroupReport<'c> {
             .as_ref()
             .is_some_and(|(best, _)| *best == row);
         if is_recommended {
-            "recommended"
-        } else if row.policy.changes_content() {
-            "other content"
-        } else if Setting::find(self.group.sender, row).is_none() {
-            "no known setting"
-        } else {
-            ""
+            return "recommended";
+        }
+        match row.policy.kind() {
+            PolicyKind::Compaction => "other content",
+            PolicyKind::SubAgents => "other model",
+            PolicyKind::Unchanged(_) => "a habit",
+            PolicyKind::Lifetime | PolicyKind::KeepAlive
+                if Setting::find(self.group.sender, row).is_none() =>
+            {
+                "no known setting"
+            }
+            PolicyKind::Lifetime | PolicyKind::KeepAlive => "",
         }
     }
 
@@ -359,14 +364,6 @@ impl<'c> GroupReport<'c> {
             "changes_content": row.policy.changes_content(),
             "setting": setting.map(|setting| setting.text),
         })
-    }
-}
-
-/// Formats a part of a cost: `13 %`, `<1 %`.
-fn percent(part: Cost, whole: Cost) -> String {
-    match part.dollars() / whole.dollars() * 100.0 {
-        percent if percent < 1.0 => "<1 %".to_owned(),
-        percent => format!("{percent:.0} %"),
     }
 }
 

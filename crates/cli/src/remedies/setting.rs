@@ -7,12 +7,20 @@ use cachalot_prefix::what_if::{Policy, Row, Sender};
 /// A cent, in picodollars.
 const CENT: u64 = 10_000_000_000;
 
+/// The place of settings of Claude Code that are variables.
+const CLAUDE_CODE_ENVIRONMENT: &str =
+    "in the environment of Claude Code, or in `env` of its settings.json";
+
+/// The settings of Claude Code that switch off requests beside a conversation. The names and their meanings are in the
+/// program of version 2.1.332 (November 2026).
+pub(super) const SIDE_REQUESTS: &str = "`CLAUDE_CODE_ENABLE_PROMPT_SUGGESTION=0` and `CLAUDE_CODE_ENABLE_AWAY_SUMMARY=0` in the environment of Claude Code, or in `env` of its settings.json, switch off suggestions and recaps, and `CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1` titles; summaries and prompt hooks remain.";
+
 /// A setting of the program that sends the requests, or of the gateway.
-pub(super) struct Setting {
+pub(crate) struct Setting {
     /// The setting, as it is written.
-    pub(super) text: String,
+    pub(crate) text: String,
     /// The place where it is written.
-    pub(super) place: &'static str,
+    pub(crate) place: &'static str,
 }
 
 impl Setting {
@@ -21,7 +29,7 @@ impl Setting {
     ///
     /// Sources of November 2026: the changelog of Claude Code (2.1.108 and 2.1.243), and the documentation of pi. The names
     /// are in the programs Claude Code 2.1.332 and pi 0.73.1.
-    pub(super) fn find(sender: Sender, row: &Row) -> Option<Self> {
+    pub(crate) fn find(sender: Sender, row: &Row) -> Option<Self> {
         let policy = row.policy;
         if let Some(until) = policy.until() {
             // One or two cents more: the estimate of the gateway has some more tokens of output.
@@ -32,19 +40,24 @@ impl Setting {
                 place: "in the file of the gateway that the program uses (`cachalot serve --config FILE`)",
             });
         }
+        if let (Sender::Program(Client::ClaudeCode), Policy::SubAgentsOn(family)) = (sender, policy)
+        {
+            return Some(Self {
+                text: format!("CLAUDE_CODE_SUBAGENT_MODEL={}", family.alias()),
+                place: CLAUDE_CODE_ENVIRONMENT,
+            });
+        }
         let (text, place) = match (sender, policy) {
-            (Sender::Program(Client::ClaudeCode), Policy::OneHour) => (
-                "ENABLE_PROMPT_CACHING_1H=1",
-                "in the environment of Claude Code, or in `env` of its settings.json",
-            ),
+            (Sender::Program(Client::ClaudeCode), Policy::OneHour) => {
+                ("ENABLE_PROMPT_CACHING_1H=1", CLAUDE_CODE_ENVIRONMENT)
+            }
             (Sender::Program(Client::ClaudeCode), Policy::OneHourWithoutSubAgents) => (
                 "\"promptCacheTtl\": \"1h\"",
                 "in settings.json of Claude Code (since 2.1.243)",
             ),
-            (Sender::Program(Client::ClaudeCode), Policy::FiveMinutes) => (
-                "FORCE_PROMPT_CACHING_5M=1",
-                "in the environment of Claude Code, or in `env` of its settings.json",
-            ),
+            (Sender::Program(Client::ClaudeCode), Policy::FiveMinutes) => {
+                ("FORCE_PROMPT_CACHING_5M=1", CLAUDE_CODE_ENVIRONMENT)
+            }
             (Sender::Program(Client::Pi), Policy::OneHour) => (
                 "PI_CACHE_RETENTION=long",
                 "in the environment of pi; it applies at Anthropic's own address",
