@@ -1,5 +1,6 @@
 //! Command line definitions for clap.
 
+mod mcp;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -13,6 +14,11 @@ use cachalot_workflow::format::PythonRunner;
 use clap::builder::PossibleValuesParser;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+
+pub(crate) use mcp::{
+    Mcp, McpClient, McpCommand, McpInstall, McpLogin, McpLogout, McpProxy, McpServerArguments,
+    McpServerProcess, McpSuggest,
+};
 
 /// Runs YAML agents and memoizes their steps: never pays for the same work twice, and explains every payment.
 #[derive(Debug, Parser)]
@@ -42,6 +48,9 @@ pub(crate) enum Command {
     Exec(Exec),
     /// Answer requests of other clients from the cache, or pass them on to their provider: change only their base URL.
     Serve(Serve),
+    /// Put the cache between a client of MCP and its servers: pass everything on, and answer from the cache what a policy
+    /// permits.
+    Mcp(Box<Mcp>),
     /// Check an agent file or a configuration file of the gateway, and report all problems at once.
     Validate(Validate),
     /// List, show, erase, sweep, export and import cache entries.
@@ -79,6 +88,9 @@ pub(crate) enum Command {
     /// Runs inline code for a parent process.
     #[command(name = "__script-worker", hide = true)]
     ScriptWorker,
+    /// Runs a server of MCP, and ends it with the parent process.
+    #[command(name = "__mcp-server", hide = true)]
+    McpServer(McpServerProcess),
 }
 
 /// The store that a command uses.

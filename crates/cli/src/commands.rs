@@ -8,6 +8,7 @@ pub(crate) mod hash;
 pub(crate) mod hooks;
 pub(crate) mod init;
 pub(crate) mod ledger;
+pub(crate) mod mcp;
 pub(crate) mod models;
 pub(crate) mod overview;
 pub(crate) mod prefix;

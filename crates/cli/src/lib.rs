@@ -107,6 +107,18 @@ fn dispatch(command: Option<&Command>) -> Result<ExitCode> {
     let warn: Warn = Arc::new(render::warn);
     let done = match command {
         Command::Exec(exec) => return wait_for(commands::exec::exec(exec, environment)),
+        Command::Mcp(mcp) => {
+            let work = commands::mcp::mcp(mcp, environment, warn);
+            // For one client, a message is passed on sooner by one thread than by several.
+            return if mcp.proxy.listen.is_none() {
+                wait_on_one_thread(work)
+            } else {
+                wait_for(work)
+            };
+        }
+        Command::McpServer(server) => {
+            return wait_on_one_thread(commands::mcp::run_server(server));
+        }
         Command::Run(run) => wait_for(commands::run::run(run, environment)),
         Command::Chat(chat) => wait_for(commands::chat::chat(chat, environment)),
         Command::Init(init) => commands::init::init(init, environment),

@@ -53,14 +53,14 @@ impl CommandReference {
     }
 }
 
-/// Adds the commands without subcommands below `command`.
+/// Adds the commands below `command` that do something: those without subcommands, and those with arguments of their own.
 fn collect(command: &Command, before: &str, found: &mut Vec<(String, Command)>) {
     let name = format!("{before} {}", command.get_name());
     let name = name.trim_start();
     let below = command.get_subcommands();
     let below = below.filter(|below| !below.is_hide_set() && below.get_name() != "help");
     let below: Vec<_> = below.collect();
-    if below.is_empty() {
+    if below.is_empty() || shown(command).next().is_some() {
         found.push((name.to_owned(), command.clone()));
     }
     for command in below {
@@ -83,6 +83,8 @@ fn text(command: &Command, common: &BTreeMap<(String, String), Arg>) -> String {
     let about = command.get_about().map(sentence).unwrap_or_default();
     let usage = command.render_usage().to_string();
     let usage = usage.trim().trim_start_matches("Usage:").trim();
+    // Further lines are those of its subcommands.
+    let usage = usage.lines().next().unwrap_or_default();
     let usage = usage.replace("[OPTIONS] ", "").replace(" [OPTIONS]", "");
     let mut table = String::new();
     let mut elsewhere = Vec::new();

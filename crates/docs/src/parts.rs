@@ -4,6 +4,7 @@ use cachalot_agent::definition::{AGENT, REVIEW};
 use cachalot_core::config::{Row, Settings as _, Table};
 use cachalot_mcp::settings::{BACKGROUND_JOBS, FETCH, FILESYSTEM, SERVER, SHELL, TODO, TOOLSET};
 use cachalot_model::{Budget, ModelSettings};
+use cachalot_tools::builtin::rag::{EmbeddingSearch, RAG_SOURCE, WordSearch};
 use cachalot_tools::cached::ToolCacheSettings;
 use cachalot_workflow::format::{self, FILE, OnErrorKeys};
 use cachalot_workflow::{actions, template};
@@ -65,6 +66,13 @@ fn all() -> Vec<Part> {
         with_defaults(tools, "fetch", of_type(&FETCH)),
         with_defaults(tools, "todo", of_type(&TODO)),
         with_defaults(tools, "background_jobs", of_type(&BACKGROUND_JOBS)),
+        with_defaults(tools, "rag source", RAG_SOURCE.rows("", false)),
+        with_defaults(
+            tools,
+            "rag chunked-embeddings",
+            EmbeddingSearch::TABLE.rows("", true),
+        ),
+        with_defaults(tools, "rag bm25", WordSearch::TABLE.rows("", true)),
         with_defaults(tools, "MCP server", SERVER.rows("", false)),
         with_defaults(
             tools,
@@ -72,6 +80,11 @@ fn all() -> Vec<Part> {
             ToolCacheSettings::TABLE.rows("", false),
         ),
         table("gateway.md", "keys", cachalot_gateway::keys()),
+        table(
+            "mcp.md",
+            "policy",
+            cachalot_mcp::proxy_policy::policy_keys(),
+        ),
         fixed(backends, "backends", catalogs::backends()),
         fixed("prompt-cache.md", "causes", catalogs::causes()),
         fixed(hooks, "keys", hooks::key_tables()),

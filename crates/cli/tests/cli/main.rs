@@ -48,6 +48,14 @@ mod live_output;
 mod live_region;
 mod local_copies;
 mod loops;
+#[cfg(unix)]
+mod mcp_cache;
+mod mcp_headers;
+mod mcp_install;
+mod mcp_logins;
+#[cfg(unix)]
+mod mcp_proxy;
+mod mcp_why;
 mod memory;
 mod mistakes;
 mod models;
