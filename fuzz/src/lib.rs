@@ -14,6 +14,7 @@ pub mod gateway_request;
 pub mod hook_output;
 pub mod hook_settings;
 pub mod inline_code;
+pub mod mcp_frame;
 pub mod mcp_messages;
 pub mod patch;
 pub mod prepare;
@@ -27,7 +28,7 @@ pub type Target = fn(&[u8]);
 
 /// All targets, by name.
 #[rustfmt::skip]
-pub const TARGETS: [(&str, Target); 23] = [
+pub const TARGETS: [(&str, Target); 24] = [
     ("anthropic_stream", stream::anthropic_stream),
     ("canonical_json", canonical_json::check),
     ("cassette", cassette::check),
@@ -44,6 +45,7 @@ pub const TARGETS: [(&str, Target); 23] = [
     ("hook_settings", hook_settings::check),
     ("inline_code", inline_code::check),
     ("interactions_stream", stream::interactions_stream),
+    ("mcp_frame", mcp_frame::check),
     ("mcp_messages", mcp_messages::check),
     ("patch", patch::check),
     ("prepare", prepare::check),
