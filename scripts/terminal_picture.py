@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Makes docs/terminal.svg from a real run: starts the simulator, runs the commands below in a
-pseudo-terminal, and draws what they print.
+pseudo-terminal, and draws what they print. A test of the documentation (`picture`) makes it again and
+compares them.
 
     scripts/terminal_picture.py target/release/cachalot docs/terminal.svg
 """
@@ -22,9 +23,9 @@ CHARACTER_WIDTH = 8.4
 COLORS = {31: "#f47067", 32: "#8ddb8c", 33: "#f2cc60", 34: "#6cb6ff", 35: "#dcbdfb", 36: "#76e3ea"}
 
 COMMANDS = [
-    "cachalot run examples/summarize.yaml > summary.json",
-    "cachalot run examples/summarize.yaml > summary.json",
-    "cachalot spend examples/data/transcripts",
+    "cachalot run examples/summarize.yaml > /dev/null",
+    "cachalot run examples/summarize.yaml > /dev/null",
+    "cachalot spend examples/data/two_days",
 ]
 
 
