@@ -462,21 +462,27 @@ fn interrupts_for_this_process_alone_are_passed_on_if_it_has_no_keys() {
     terminal.ended();
 }
 
+/// An interactive shell that waits for a command.
+fn interactive_shell(home: &Home) -> Terminal {
+    let mut shell = Command::new("sh");
+    shell
+        .arg("-i")
+        .current_dir(home.path())
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap())
+        .env("HOME", home.path())
+        .env("PS1", "shell$ ");
+    let mut terminal = Terminal::start(&mut shell);
+    terminal.see("shell$ ");
+    terminal
+}
+
 #[test]
 fn command_is_a_job_of_the_shell() {
     let home = Home::new();
     let binary = env!("CARGO_BIN_EXE_cachalot");
     for how in ["a key", "by itself"] {
-        let mut shell = Command::new("sh");
-        shell
-            .arg("-i")
-            .current_dir(home.path())
-            .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap())
-            .env("HOME", home.path())
-            .env("PS1", "shell$ ");
-        let mut terminal = Terminal::start(&mut shell);
-        terminal.see("shell$ ");
+        let mut terminal = interactive_shell(&home);
         let stop = if how == "a key" {
             ""
         } else {
@@ -502,6 +508,26 @@ fn command_is_a_job_of_the_shell() {
             .see("cachalot: ");
         terminal.see("shell$ ").say("exit").ended();
     }
+}
+
+/// A command may put the terminal in order before it stops, and may go on.
+#[test]
+fn command_alone_decides_about_the_key_that_stops_it() {
+    let home = Home::new();
+    let binary = env!("CARGO_BIN_EXE_cachalot");
+    let command =
+        r#"trap "echo asked" TSTP; echo rea""dy; until read line; do :; done; echo "got $line""#;
+    let mut terminal = interactive_shell(&home);
+    terminal.say(&format!("'{binary}' exec -- sh -c '{command}'"));
+    terminal.see("ready").press(CTRL_Z).see("asked");
+    terminal
+        .say("a line")
+        .see("got a line")
+        .see("cachalot: ")
+        .see("shell$ ");
+    let text = terminal.text();
+    assert!(!text.contains("Stopped"), "{text}");
+    terminal.say("exit").ended();
 }
 
 /// Returns true if this process, and the commands that it starts, ignore a signal.

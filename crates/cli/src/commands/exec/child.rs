@@ -17,7 +17,8 @@ use tokio::sync::oneshot;
 
 use crate::disposition::{self, Disposition};
 
-/// Time between two looks at a command that has stopped. With Ctrl-Z, this process gets the same signal meanwhile.
+/// Time between two looks at a command that has stopped. A signal that stops the process group stops this process
+/// meanwhile.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Maximum time until a signal that this process sends itself ends it.
@@ -31,6 +32,9 @@ pub(super) struct Signals {
     /// `None` if SIGHUP is ignored, as under `nohup`.
     hangup: Option<unix::Signal>,
     resume: unix::Signal,
+    /// SIGTSTP, unless it is ignored: never waited for, but received, so that Ctrl-Z stops the command first. Else the
+    /// shell would have the terminal while the command still reads from it.
+    _stop: Option<unix::Signal>,
 }
 
 impl Signals {
@@ -55,6 +59,7 @@ impl Signals {
             terminate: signal(SignalKind::terminate())?,
             hangup: unless_ignored(SignalKind::hangup())?,
             resume: signal(SignalKind::from_raw(libc::SIGCONT))?,
+            _stop: unless_ignored(SignalKind::from_raw(libc::SIGTSTP))?,
         })
     }
 
