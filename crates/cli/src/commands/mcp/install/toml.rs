@@ -41,13 +41,26 @@ pub(super) fn with_server(text: &str, name: &str, entry: &Value) -> Result<Strin
     for (key, value) in entry.as_object().into_iter().flatten() {
         set(table, key, of_json(value));
     }
-    let edited = document.to_string();
-    // The library writes other ends of lines.
-    Ok(if text.contains("\r\n") {
-        edited.replace('\n', "\r\n")
+    let edited = with_ends_of(text, &document.to_string());
+    // What other programs read must not depend on the ends of lines.
+    match self::document(&edited) {
+        Ok(after) if of_table(after.as_table()) == of_table(document.as_table()) => Ok(edited),
+        _ => Err(Fault {
+            at: 0,
+            what: "this cannot be edited here without a change of other settings".to_owned(),
+        }),
+    }
+}
+
+/// Returns the edited text with carriage returns if all lines of `text` have them: the library writes them within texts
+/// of several lines only.
+fn with_ends_of(text: &str, edited: &str) -> String {
+    let ends = text.matches('\n').count();
+    if ends > 0 && ends == text.matches("\r\n").count() {
+        edited.replace("\r\n", "\n").replace('\n', "\r\n")
     } else {
-        edited
-    })
+        edited.to_owned()
+    }
 }
 
 /// Sets a member, with the comments of its old value.
@@ -138,9 +151,11 @@ mod tests {
                 "\"/x y\" # z\nargs = [\"mcp\", \"--\", 'a\"b']\n"
             )
         );
-        let before = "a = 1\r\n\r\n[tui]\r\nb = 2\r\n";
+        let before = "a = 1\r\nb = \"\"\"x\r\ny\"\"\"\r\n\r\n[tui]\r\nb = 2\r\n";
         let block = BLOCK.replace('\n', "\r\n");
         assert_eq!(set(before).unwrap(), format!("{before}\r\n{block}"));
+        let mixed = "a = 1\nb = \"\"\"x\r\ny\nz\"\"\"\r\n";
+        assert!(set(mixed).unwrap().contains("\"\"\"x\r\ny\nz\"\"\""));
         for before in [
             "mcp_servers = { other = { command = 'x' } }\n",
             "mcp_servers.new.command = 'x'\n",
