@@ -59,7 +59,9 @@ pub(super) fn with_member(
     let (root, mark) = tree(text)?;
     let mut expected = root.to_serde_value().unwrap_or_default();
     let not_an_object = || refused(&format!("`{container}` is not an object"));
-    let object = root.object_value().ok_or_else(not_an_object)?;
+    let object = root
+        .object_value()
+        .ok_or_else(|| refused("this is not an object"))?;
     let servers = match object.get(container) {
         Some(member) => member.object_value().ok_or_else(not_an_object)?,
         None => object.object_value_or_set(container),
