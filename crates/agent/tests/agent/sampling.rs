@@ -233,9 +233,13 @@ impl Operation for ImpatientTool {
             match outcome {
                 Some(outcome) => refusals.push(outcome.unwrap_err().to_string()),
                 None => {
-                    while answered(&self.reported) == before {
-                        tokio::time::sleep(Duration::from_millis(1)).await;
-                    }
+                    let counted = async {
+                        while answered(&self.reported) == before {
+                            tokio::time::sleep(Duration::from_millis(1)).await;
+                        }
+                    };
+                    let counted = tokio::time::timeout(Duration::from_secs(60), counted).await;
+                    counted.expect("the answer is counted");
                 }
             }
         }
