@@ -57,7 +57,8 @@ pub(super) fn server_name(command: &[OsString]) -> String {
         let text = word.to_string_lossy();
         if OPTIONS.contains(&&*text) {
             words.next();
-        } else if !text.starts_with('-') && !WORDS.contains(&&*text) {
+        } else if !text.starts_with('-') && !text.contains('=') && !WORDS.contains(&&*text) {
+            // `NAME=VALUE` is no name, and may hold a credential.
             return name(word);
         }
     }
@@ -103,6 +104,7 @@ mod tests {
             ("uvx mcp-server-git --repository /a", "mcp-server-git"),
             ("uvx --from /b mcp-server-time", "mcp-server-time"),
             ("docker run -i --rm -e TOKEN ghcr.io/a/notes:1.2", "notes"),
+            ("docker run --label owner=x ghcr.io/a/notes", "notes"),
             ("node /a/notes/dist/index.js", "notes"),
             ("/usr/bin/python3.11 -u ./server.py", "server"),
             ("/opt/tool.v2/my.server", "my.server"),
