@@ -91,6 +91,15 @@ fn policy(script: &str) -> String {
     )
 }
 
+/// A figure at the top of a page: its name, its value, a remark in small print, and the class of its style.
+#[derive(Serialize)]
+pub(crate) struct Card {
+    pub(crate) name: &'static str,
+    pub(crate) value: String,
+    pub(crate) remark: String,
+    pub(crate) class: &'static str,
+}
+
 /// JSON in a `script` element. `<`, `>` and `&` are written as escapes, so that no text ends the element.
 pub(crate) struct Data(String);
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::command_error::Result;
 use crate::render;
-use crate::render::html::{Kind, share};
+use crate::render::html::{Card, Kind, share};
 use crate::render::local_time::to_second;
 use crate::render::progress::{Step, StepResult, Sum};
 use crate::render::visible::on_one_line;
@@ -45,14 +45,6 @@ struct Content {
     steps: Vec<Row>,
     /// Steps that are not in the report.
     more: Option<String>,
-}
-
-#[derive(Serialize)]
-struct Card {
-    name: &'static str,
-    value: String,
-    remark: String,
-    class: &'static str,
 }
 
 #[derive(Serialize, Default)]

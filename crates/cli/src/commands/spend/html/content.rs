@@ -17,7 +17,7 @@ use crate::command_error::Result;
 use crate::commands::spend::report::amount;
 use crate::render;
 use crate::render::html::chart::{COLORS, Chart};
-use crate::render::html::{Data, share};
+use crate::render::html::{Card, Data, share};
 use crate::render::local_time::{day_of, days};
 use crate::render::visible::on_one_line;
 
@@ -40,14 +40,6 @@ pub(super) struct Content {
     names: Data,
     index: Data,
     turns: Vec<Data>,
-}
-
-#[derive(Serialize)]
-struct Card {
-    name: &'static str,
-    value: String,
-    remark: String,
-    class: &'static str,
 }
 
 #[derive(Serialize)]
